@@ -1,0 +1,3 @@
+//! What only Linux has: procfs.
+
+pub(crate) mod process;
