@@ -1,0 +1,346 @@
+//! All lanes of one session under one byte budget.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use crate::chunk::Chunk;
+use crate::lane::{BufferTotals, FIRST_CHUNK_BYTES, Lane, Liveness, MAX_CHUNK_BYTES};
+use crate::lock::lock;
+use crate::producer_thread::{Parking, ProducerThread};
+use crate::wait_queue::{Turn, WaitQueue};
+
+/// What happens to an event that finds no capacity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BufferingMode {
+    /// It is dropped and counted; its thread never waits.
+    Drop,
+    /// Its thread waits until the reader has freed capacity.
+    Block,
+}
+
+/// Why the reader should look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WakeReason {
+    /// A lane that was empty has a record.
+    FirstRecord,
+    /// A quarter of the budget is in use, or there was no capacity left.
+    FillLevel,
+    /// A thread waits for capacity.
+    ProducerParked,
+    /// A thread that has a lane here has ended.
+    ThreadEnded,
+}
+
+/// The reader's bell. Called by producers, with no lock of the buffer held; must not block.
+pub trait WakeReader: Send + Sync {
+    /// See [`WakeReason`].
+    fn wake(&self, reason: WakeReason);
+}
+
+/// The budget, its chunks and the threads that share them.
+pub struct EventBuffer {
+    mode: BufferingMode,
+    budget_bytes: usize,
+    largest_chunk_bytes: usize,
+    reader: Arc<dyn WakeReader>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Capacity of the chunks that lanes or the reader hold. `used_bytes` + `pooled_bytes` never exceeds the budget.
+    used_bytes: usize,
+    pooled_bytes: usize,
+    pool: Vec<Chunk>,
+    waiters: WaitQueue,
+    lanes: Vec<Arc<Lane>>,
+    next_lane_id: u64,
+    aborting: bool,
+    closed: bool,
+    /// Of lanes that are gone.
+    retired: BufferTotals,
+}
+
+/// What [`EventBuffer::collect`] found on one lane.
+#[derive(Debug)]
+pub struct LaneTake<'a> {
+    /// Where it comes from.
+    pub lane: &'a Arc<Lane>,
+    /// Move them out; give each back by [`EventBuffer::release`] once it is read.
+    pub chunks: &'a mut Vec<Chunk>,
+    /// Attempts of the lane up to this take. Those beyond its last record were lost after it.
+    pub attempts: u64,
+    /// Whether more can come.
+    pub liveness: Liveness,
+}
+
+pub(crate) enum Acquired {
+    Chunk { chunk: Chunk, filled: Option<WakeReason> },
+    Wait,
+    Refused,
+}
+
+impl EventBuffer {
+    /// A buffer that never holds more than `budget_bytes` of chunks (at least 1).
+    #[must_use]
+    pub fn new(mode: BufferingMode, budget_bytes: usize, reader: Arc<dyn WakeReader>) -> Arc<Self> {
+        let state = State {
+            used_bytes: 0,
+            pooled_bytes: 0,
+            pool: Vec::new(),
+            waiters: WaitQueue::default(),
+            lanes: Vec::new(),
+            next_lane_id: 0,
+            aborting: false,
+            closed: false,
+            retired: BufferTotals::default(),
+        };
+        Arc::new(Self {
+            mode,
+            budget_bytes: budget_bytes.max(1),
+            largest_chunk_bytes: (budget_bytes / 16).clamp(1, MAX_CHUNK_BYTES),
+            reader,
+            state: Mutex::new(state),
+        })
+    }
+
+    /// See [`Self::new`].
+    #[must_use]
+    pub fn budget_bytes(&self) -> usize {
+        self.budget_bytes
+    }
+
+    /// Makes the lane of a thread that has none here. None once the buffer is closed.
+    ///
+    /// Call it inside the thread's gate and before the stamp: then a reader whose [`collect`](Self::collect) did not see the lane took its
+    /// boundary before that stamp.
+    #[must_use]
+    pub fn add_lane(self: &Arc<Self>, thread: &Arc<ProducerThread>) -> Option<Arc<Lane>> {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return None;
+        }
+        let count = state.lanes.len() + 1;
+        state.lanes.try_reserve(1).ok()?;
+        state.waiters.reserve_for(count).ok()?;
+        let id = state.next_lane_id;
+        state.next_lane_id += 1;
+        let first = FIRST_CHUNK_BYTES.min(self.largest_chunk_bytes);
+        let lane = Arc::new(Lane::new(id, Arc::clone(thread), Arc::clone(self), first));
+        state.lanes.push(Arc::clone(&lane));
+        Some(lane)
+    }
+
+    /// Takes everything that was written, lane by lane, and forgets the lanes of ended threads.
+    ///
+    /// If the caller reads its clock first (T), every record stamped below T is in this take or an earlier one: each lane's
+    /// thread is seen outside its gate after T.
+    pub fn collect(&self, mut visit: impl FnMut(LaneTake<'_>)) {
+        let (lanes, closed) = {
+            let state = lock(&self.state);
+            (state.lanes.clone(), state.closed)
+        };
+        let mut chunks = Vec::new();
+        let mut ended = false;
+        for lane in &lanes {
+            // Read before the take: a thread that was dead by then cannot have written after it.
+            let alive = lane.thread().is_alive();
+            let liveness = if alive && !closed { Liveness::Live } else { Liveness::Ended };
+            lane.thread().pass_gate();
+            let attempts = lane.take(&mut chunks, liveness);
+            ended |= liveness == Liveness::Ended;
+            visit(LaneTake { lane, chunks: &mut chunks, attempts, liveness });
+            chunks.drain(..).for_each(|chunk| self.release(chunk));
+        }
+        if ended {
+            self.forget_taken_lanes();
+        }
+    }
+
+    fn forget_taken_lanes(&self) {
+        // A lane's lock is never taken under the buffer's: writers take them the other way round.
+        let lanes = lock(&self.state).lanes.clone();
+        let taken: Vec<bool> = lanes.iter().map(|lane| lane.is_taken()).collect();
+        let mut gone = BufferTotals::default();
+        for (lane, _) in lanes.iter().zip(&taken).filter(|(_, taken)| **taken) {
+            let totals = lane.totals();
+            gone.attempts += totals.attempts;
+            gone.drops += totals.drops;
+        }
+        let mut state = lock(&self.state);
+        // Lanes are only ever added at the end, and only the reader removes them.
+        let mut taken = taken.into_iter();
+        state.lanes.retain(|_| !taken.next().unwrap_or(false));
+        state.retired.attempts += gone.attempts;
+        state.retired.drops += gone.drops;
+        if state.lanes.capacity() > 4 * state.lanes.len() + 64 {
+            let room = 2 * state.lanes.len() + 16;
+            state.lanes.shrink_to(room);
+        }
+    }
+
+    /// Gives a chunk's capacity back, and wakes whoever waits first.
+    pub fn release(&self, mut chunk: Chunk) {
+        chunk.reset();
+        let bytes = chunk.capacity_bytes();
+        let mut state = lock(&self.state);
+        state.used_bytes -= bytes;
+        if !state.closed {
+            state.pooled_bytes += bytes;
+            state.pool.push(chunk);
+        }
+        state.waiters.wake_front();
+    }
+
+    /// Lets every parked thread go, now and from now on: each gives up its event as a counted drop. Counts are exact on return.
+    pub fn abort(&self) {
+        let abandoned = {
+            let mut state = lock(&self.state);
+            state.aborting = true;
+            state.waiters.take_all()
+        };
+        for lane in abandoned {
+            lane.abandon();
+        }
+    }
+
+    /// Ends all writing: every later write is `Disabled` and not counted. A [`collect`](Self::collect) after it takes the rest.
+    /// Aborts first, so nobody is left waiting.
+    pub fn close(&self) {
+        self.abort();
+        let lanes = {
+            let mut state = lock(&self.state);
+            state.closed = true;
+            state.pool = Vec::new();
+            state.pooled_bytes = 0;
+            state.lanes.clone()
+        };
+        for lane in lanes {
+            lane.close();
+        }
+    }
+
+    /// Counts over all lanes that ever were.
+    #[must_use]
+    pub fn totals(&self) -> BufferTotals {
+        // Under the one lock, so that a lane which is just being forgotten counts once.
+        let (lanes, mut totals) = {
+            let state = lock(&self.state);
+            (state.lanes.clone(), state.retired)
+        };
+        for lane in lanes {
+            let of_lane = lane.totals();
+            totals.attempts += of_lane.attempts;
+            totals.drops += of_lane.drops;
+        }
+        totals
+    }
+
+    /// Lanes that exist now: live threads, and ended ones that were not read to the end yet.
+    #[must_use]
+    pub fn lane_count(&self) -> usize {
+        lock(&self.state).lanes.len()
+    }
+
+    /// Threads that wait for capacity now.
+    #[must_use]
+    pub fn waiting_count(&self) -> usize {
+        lock(&self.state).waiters.len()
+    }
+
+    /// Bytes of all chunks there are, in use or pooled; never above the budget.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let state = lock(&self.state);
+        state.used_bytes + state.pooled_bytes
+    }
+
+    /// Passes on that a thread with a lane here has ended.
+    pub fn thread_ended(&self) {
+        self.reader.wake(WakeReason::ThreadEnded);
+    }
+
+    pub(crate) fn wake_reader(&self, reason: WakeReason) {
+        self.reader.wake(reason);
+    }
+
+    pub(crate) fn grown(&self, chunk_bytes: usize) -> usize {
+        (2 * chunk_bytes).min(self.largest_chunk_bytes)
+    }
+
+    pub(crate) fn shrunk(&self, chunk_bytes: usize) -> usize {
+        (chunk_bytes / 2).max(FIRST_CHUNK_BYTES).min(self.largest_chunk_bytes)
+    }
+
+    /// A chunk of `wanted_bytes`, or of less if only less is left, but of at least `needed_bytes`.
+    /// Only an empty queue or its front gets one; in Block mode everybody else is queued, once (`queued` says it already is).
+    pub(crate) fn acquire(
+        &self,
+        lane: &Arc<Lane>,
+        needed_bytes: usize,
+        wanted_bytes: usize,
+        queued: bool,
+    ) -> Acquired {
+        let mut state = lock(&self.state);
+        let turn = state.waiters.turn(lane);
+        if turn != Turn::Behind {
+            let mut size = wanted_bytes.max(needed_bytes);
+            while size > needed_bytes && size > self.budget_bytes - state.used_bytes {
+                size = (size / 2).max(needed_bytes);
+            }
+            if size <= self.budget_bytes - state.used_bytes {
+                let chunk = state.chunk_of(size, self.budget_bytes);
+                if turn == Turn::Front {
+                    state.waiters.pop_front();
+                    state.waiters.wake_front();
+                }
+                let Some(chunk) = chunk else { return Acquired::Refused };
+                let filled = (state.used_bytes >= self.budget_bytes / 4).then_some(WakeReason::FillLevel);
+                return Acquired::Chunk { chunk, filled };
+            }
+        }
+        let waits = self.mode == BufferingMode::Block
+            && !state.aborting
+            && lane.thread().parking() == Parking::Allowed;
+        if !waits {
+            return Acquired::Refused;
+        }
+        if !queued {
+            state.waiters.push_back(Arc::clone(lane));
+        }
+        Acquired::Wait
+    }
+}
+
+impl State {
+    /// The caller has checked the budget. None only if there is no memory.
+    fn chunk_of(&mut self, size: usize, budget_bytes: usize) -> Option<Chunk> {
+        // Chunks have few sizes and the newest are the warmest, so a short look suffices.
+        let recent = self.pool.len().saturating_sub(16);
+        let found = self.pool[recent..].iter().rposition(|chunk| chunk.capacity_bytes() == size);
+        let chunk = if let Some(at) = found {
+            let chunk = self.pool.swap_remove(recent + at);
+            self.pooled_bytes -= chunk.capacity_bytes();
+            chunk
+        } else {
+            while self.used_bytes + self.pooled_bytes + size > budget_bytes {
+                let Some(unfit) = self.pool.pop() else { break };
+                self.pooled_bytes -= unfit.capacity_bytes();
+            }
+            self.pool.try_reserve(1).ok()?;
+            Chunk::with_capacity(size).ok()?
+        };
+        self.used_bytes += chunk.capacity_bytes();
+        Some(chunk)
+    }
+}
+
+impl fmt::Debug for EventBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventBuffer")
+            .field("mode", &self.mode)
+            .field("budget_bytes", &self.budget_bytes)
+            .field("held_bytes", &self.held_bytes())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,275 @@
+//! The budget, the queue and the counts, driven by hand: one test thread plays all producers and the reader, so nothing waits.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use diagport_buffer::{
+    BufferingMode, EventBuffer, Lane, LaneWrite, MAX_PAYLOAD_BYTES, Parking, ProducerThread, Record,
+    WakeReader, WakeReason,
+};
+
+#[derive(Default)]
+struct Bell {
+    rings: Mutex<Vec<WakeReason>>,
+    parked: AtomicUsize,
+}
+
+impl WakeReader for Bell {
+    fn wake(&self, reason: WakeReason) {
+        if reason == WakeReason::ProducerParked {
+            self.parked.fetch_add(1, Ordering::Relaxed);
+        }
+        self.rings.lock().unwrap().push(reason);
+    }
+}
+
+struct Play {
+    buffer: Arc<EventBuffer>,
+    bell: Arc<Bell>,
+    ticks: i64,
+}
+
+struct Producer {
+    thread: Arc<ProducerThread>,
+    lane: Arc<Lane>,
+}
+
+type Pairs = Vec<(u64, u64)>;
+
+/// Records of 100 bytes or so in a buffer of 4 KB: chunks of 256 bytes, two records each.
+const PAYLOAD: [u8; 90] = [7; 90];
+const BUDGET: usize = 4096;
+
+impl Play {
+    fn new(mode: BufferingMode, budget_bytes: usize) -> Self {
+        let bell = Arc::new(Bell::default());
+        Self { buffer: EventBuffer::new(mode, budget_bytes, Arc::clone(&bell) as _), bell, ticks: 0 }
+    }
+
+    fn producer(&self, id: u64, parking: Parking) -> Producer {
+        let thread = Arc::new(ProducerThread::new(id, format!("t{id}"), parking));
+        let guard = thread.enter();
+        let lane = self.buffer.add_lane(&thread).unwrap();
+        drop(guard);
+        Producer { thread, lane }
+    }
+
+    fn write_bytes(&mut self, producer: &Producer, payload: &[u8]) -> LaneWrite {
+        self.ticks += 1;
+        let guard = producer.thread.enter();
+        producer.lane.write(&guard, self.ticks, &Record::new(0, payload))
+    }
+
+    fn write(&mut self, producer: &Producer) -> LaneWrite {
+        let outcome = self.write_bytes(producer, &PAYLOAD);
+        assert!(self.buffer.held_bytes() <= self.buffer.budget_bytes(), "the budget holds");
+        outcome
+    }
+
+    fn fill(&mut self, producer: &Producer) -> u64 {
+        let mut written = 0;
+        while self.write(producer) == LaneWrite::Written {
+            written += 1;
+        }
+        written
+    }
+
+    /// Everything there is: (thread, attempt) of each record in lane order, and attempts of each lane.
+    fn read(&mut self) -> (Pairs, Pairs) {
+        let (mut records, mut attempts) = (Vec::new(), Vec::new());
+        self.buffer.collect(|take| {
+            let thread = take.lane.thread().os_thread_id();
+            attempts.push((thread, take.attempts));
+            for mut chunk in take.chunks.drain(..) {
+                while let Some(record) = chunk.front() {
+                    records.push((thread, record.attempt));
+                    chunk.pop_front();
+                }
+                self.buffer.release(chunk);
+            }
+        });
+        (records, attempts)
+    }
+}
+
+fn totals(play: &Play) -> (u64, u64) {
+    let totals = play.buffer.totals();
+    (totals.attempts, totals.drops)
+}
+
+/// Invariants 1 and 2: Drop mode never waits and counts each attempt.
+#[test]
+fn invariant_2_drop_mode_drops_and_counts() {
+    let mut play = Play::new(BufferingMode::Drop, BUDGET);
+    let a = play.producer(1, Parking::Allowed);
+    let written = play.fill(&a);
+    assert_eq!(written, 32, "sixteen chunks of two records");
+    assert_eq!(play.write(&a), LaneWrite::Dropped);
+    let (records, attempts) = play.read();
+    assert_eq!(records.len() as u64, written);
+    assert_eq!(attempts, [(1, written + 2)]);
+    assert_eq!(play.write(&a), LaneWrite::Written, "what was read is free again");
+    let (records, attempts) = play.read();
+    assert_eq!((records, attempts), (vec![(1, written + 3)], vec![(1, written + 3)]));
+    assert_eq!(totals(&play), (written + 3, 2));
+}
+
+/// Invariant 2: too large is a drop in both modes, and never waits.
+#[test]
+fn invariant_2_oversize_is_a_counted_drop_in_both_modes() {
+    for mode in [BufferingMode::Drop, BufferingMode::Block] {
+        let mut play = Play::new(mode, 1 << 20);
+        let a = play.producer(1, Parking::Allowed);
+        assert_eq!(play.write_bytes(&a, &vec![0; MAX_PAYLOAD_BYTES + 1]), LaneWrite::Dropped);
+        assert_eq!(play.write_bytes(&a, &vec![0; MAX_PAYLOAD_BYTES]), LaneWrite::Written);
+        let guard = a.thread.enter();
+        assert_eq!(a.lane.discard(&guard), LaneWrite::Dropped);
+        drop(guard);
+        assert_eq!(play.read(), (vec![(1, 2)], vec![(1, 3)]));
+        let mut small = Play::new(mode, 1000);
+        let a = small.producer(1, Parking::Allowed);
+        assert_eq!(small.write_bytes(&a, &[0; 1000]), LaneWrite::Dropped, "more than the whole budget");
+    }
+}
+
+/// Invariant 3: strict order, nobody overtakes, freed capacity wakes the front and the chain goes on.
+#[test]
+fn invariant_3_the_queue_is_strict() {
+    let mut play = Play::new(BufferingMode::Block, BUDGET);
+    let [a, b, c, d] = [1, 2, 3, 4].map(|id| play.producer(id, Parking::Allowed));
+    let written = play.fill(&a);
+    assert_eq!(play.write(&b), LaneWrite::Blocked);
+    assert_eq!(play.write(&c), LaneWrite::Blocked);
+    assert_eq!(play.write(&c), LaneWrite::Blocked, "trying again keeps the place");
+    assert_eq!(play.buffer.waiting_count(), 3);
+    assert_eq!(totals(&play), (written, 0), "a blocked write is not counted yet");
+    let (records, _) = play.read();
+    assert_eq!(records.len() as u64, written);
+    // Everything is free, but a is the front.
+    assert_eq!(play.write(&d), LaneWrite::Blocked, "a newcomer does not overtake");
+    assert_eq!(play.write(&c), LaneWrite::Blocked, "nor does the third");
+    a.thread.park(); // returns: it was woken
+    assert_eq!(play.write(&a), LaneWrite::Written);
+    b.thread.park();
+    assert_eq!(play.write(&b), LaneWrite::Written);
+    c.thread.park();
+    assert_eq!(play.write(&c), LaneWrite::Written);
+    d.thread.park();
+    assert_eq!(play.write(&d), LaneWrite::Written);
+    assert_eq!(play.buffer.waiting_count(), 0);
+    let (records, _) = play.read();
+    assert_eq!(records, [(1, written + 1), (2, 1), (3, 1), (4, 1)], "nothing was lost");
+    assert_eq!(totals(&play), (written + 4, 0));
+    assert!(play.bell.parked.load(Ordering::Relaxed) >= 4, "the reader hears of each");
+}
+
+/// Invariant 4: the buffer of a parked producer can be read, and its lane stays.
+#[test]
+fn invariant_4_a_parked_producers_buffer_is_readable() {
+    let mut play = Play::new(BufferingMode::Block, BUDGET);
+    let a = play.producer(1, Parking::Allowed);
+    let written = play.fill(&a);
+    let (records, _) = play.read();
+    assert_eq!(records.len() as u64, written);
+    assert_eq!((play.buffer.waiting_count(), play.buffer.lane_count()), (1, 1));
+}
+
+/// Invariant 5: an abort lets everybody go, each event is counted once, whoever notices first.
+#[test]
+fn invariant_5_abort_counts_each_waiting_event_once() {
+    let mut play = Play::new(BufferingMode::Block, BUDGET);
+    let [a, b] = [1, 2].map(|id| play.producer(id, Parking::Allowed));
+    let written = play.fill(&a);
+    assert_eq!(play.write(&b), LaneWrite::Blocked);
+    play.buffer.abort();
+    assert_eq!(totals(&play), (written + 2, 2), "exact before the threads have run");
+    play.buffer.close();
+    a.thread.park();
+    assert!(!a.lane.is_closed(), "its thread has something to learn yet");
+    assert_eq!(play.write(&a), LaneWrite::Dropped);
+    assert_eq!(play.write(&a), LaneWrite::Disabled);
+    b.thread.park();
+    assert_eq!(play.write(&b), LaneWrite::Dropped);
+    assert!(b.lane.is_closed());
+    assert_eq!(totals(&play), (written + 2, 2));
+    let (records, attempts) = play.read();
+    assert_eq!((records.len() as u64, attempts), (written, vec![(1, written + 1), (2, 1)]));
+    assert_eq!(play.buffer.lane_count(), 0, "closed and read");
+    assert_eq!(totals(&play), (written + 2, 2));
+}
+
+#[test]
+fn after_an_abort_a_full_buffer_drops() {
+    let mut play = Play::new(BufferingMode::Block, BUDGET);
+    let a = play.producer(1, Parking::Allowed);
+    play.buffer.abort();
+    let written = play.fill(&a);
+    assert_eq!(totals(&play), (written + 1, 1));
+}
+
+/// Invariant 6: a thread that frees capacity never waits for it, and does not overtake either.
+#[test]
+fn invariant_6_a_thread_that_never_parks_drops() {
+    let mut play = Play::new(BufferingMode::Block, BUDGET);
+    let a = play.producer(1, Parking::Allowed);
+    let drain = play.producer(2, Parking::Never);
+    play.fill(&a);
+    assert_eq!(play.write(&drain), LaneWrite::Dropped);
+    play.read();
+    assert_eq!(play.write(&drain), LaneWrite::Dropped, "a is first");
+    assert_eq!(play.write(&a), LaneWrite::Written);
+    assert_eq!(play.write(&drain), LaneWrite::Written);
+}
+
+/// Invariant 9: the lane of an ended thread goes once it is read.
+#[test]
+fn invariant_9_ended_threads_are_forgotten() {
+    let mut play = Play::new(BufferingMode::Drop, BUDGET);
+    for id in 0..1000 {
+        let producer = play.producer(id, Parking::Allowed);
+        assert_eq!(play.write(&producer), LaneWrite::Written);
+        producer.thread.mark_dead();
+        assert_eq!(play.read(), (vec![(id, 1)], vec![(id, 1)]));
+        assert_eq!(play.buffer.lane_count(), 0);
+    }
+    assert_eq!(totals(&play), (1000, 0));
+}
+
+/// Invariant 10: many threads share a small budget, because an idle lane holds none of it.
+#[test]
+fn invariant_10_many_threads_share_a_small_budget() {
+    let mut play = Play::new(BufferingMode::Drop, 64 << 10);
+    let producers: Vec<_> = (0..500).map(|id| play.producer(id, Parking::Allowed)).collect();
+    for round in 1..=3 {
+        for some in producers.chunks(10) {
+            for producer in some {
+                assert_eq!(play.write(producer), LaneWrite::Written);
+            }
+            let (records, _) = play.read();
+            assert_eq!(records.len(), 10);
+        }
+        assert_eq!(totals(&play), (500 * round, 0));
+    }
+}
+
+#[test]
+fn a_reader_is_rung_for_the_first_record_and_the_fill_level() {
+    let mut play = Play::new(BufferingMode::Drop, BUDGET);
+    let a = play.producer(1, Parking::Allowed);
+    assert_eq!(play.write(&a), LaneWrite::Written);
+    assert_eq!(play.write(&a), LaneWrite::Written);
+    assert_eq!(*play.bell.rings.lock().unwrap(), [WakeReason::FirstRecord]);
+    play.fill(&a);
+    let rings = play.bell.rings.lock().unwrap();
+    assert!(rings[1..].iter().all(|reason| *reason == WakeReason::FillLevel) && rings.len() > 2, "{rings:?}");
+}
+
+#[test]
+fn nothing_joins_a_closed_buffer() {
+    let play = Play::new(BufferingMode::Block, BUDGET);
+    play.buffer.close();
+    let thread = Arc::new(ProducerThread::new(1, String::new(), Parking::Allowed));
+    assert!(play.buffer.add_lane(&thread).is_none());
+    assert_eq!(play.buffer.held_bytes(), 0);
+}

@@ -1,0 +1,38 @@
+//! A session's far end: the socket that asked for it.
+
+use std::io;
+use std::time::Duration;
+
+use diagport_session::Sink;
+use diagport_transport::BlockingStream;
+
+/// Unread bytes of the peer that are thrown away at the end, so that it reads an end and no reset.
+const DISCARD_BYTES: usize = 256 * 1024;
+
+/// Used by the session's drain thread alone; no lock of the server is held while it writes.
+#[derive(Debug)]
+pub(super) struct SocketSink {
+    stream: BlockingStream,
+}
+
+impl SocketSink {
+    pub(super) const fn new(stream: BlockingStream) -> Self {
+        Self { stream }
+    }
+}
+
+impl Sink for SocketSink {
+    fn write(&mut self, bytes: &[u8], wait: Duration) -> io::Result<usize> {
+        self.stream.write_some(bytes, wait)
+    }
+
+    // A half-close is not the end: clients end their direction right after the request, and read on.
+    fn peer_closed(&mut self) -> bool {
+        self.stream.peer_closed()
+    }
+
+    fn close(self: Box<Self>) {
+        self.stream.shutdown_write();
+        self.stream.discard_received(DISCARD_BYTES);
+    }
+}
