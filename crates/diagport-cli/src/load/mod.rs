@@ -1,0 +1,91 @@
+//! `load`: the scripted target. A process with a diagnostic port whose events a script decides, line by line, with the answers of the real
+//! .NET target of the test bed, so that one script drives either.
+
+mod peer_load;
+mod script;
+
+use std::io::{self, BufRead};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use diagport_server::{OwnProcess, ServerBuilder};
+use diagport_session::{EventPipe, ProcessDescription};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+
+use self::peer_load::PeerLoad;
+use self::script::Next;
+use crate::console;
+use crate::exit::{Exit, Failure};
+
+/// The process is gone within this after SIGTERM, whatever its peers do. // spec: SRV-SHUTDOWN-1
+const SHUTDOWN_DEADLINE: Duration = Duration::from_millis(4_500);
+
+/// Be a scripted target: a process with a diagnostic port, told what to emit on standard input
+///
+/// Prints `ready PID` once startup is not suspended (any more), then reads one command a line: `burst THREADS EVENTS`, `churn THREADS EVENTS`,
+/// `tick HZ SECONDS`, `activity COUNT`, `sessions`, `exit`. Each is answered by one line. At the end of standard input the process stays until it is
+/// killed.
+#[derive(Debug, Args)]
+pub(crate) struct LoadCommand {}
+
+impl LoadCommand {
+    pub(crate) async fn run(&self) -> Result<(), Failure> {
+        let pipe = EventPipe::new(ProcessDescription::of_this_process());
+        let events =
+            PeerLoad::register(&pipe).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+        let environment = |name: &str| std::env::var(name).ok();
+        let server = ServerBuilder::from_environment(pipe.clone(), Arc::new(OwnProcess::new()), environment)
+            .start()
+            .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+        let mut terminate = on_signal(SignalKind::terminate())?;
+        let mut interrupt = on_signal(SignalKind::interrupt())?;
+        let outcome = tokio::select! {
+            outcome = serve_script(&server, pipe, events) => outcome,
+            _ = terminate.recv() => Ok(()),
+            _ = interrupt.recv() => Ok(()),
+        };
+        server.shutdown(SHUTDOWN_DEADLINE).await;
+        outcome
+    }
+}
+
+fn on_signal(kind: SignalKind) -> Result<tokio::signal::unix::Signal, Failure> {
+    signal(kind).map_err(|error| Failure::new(Exit::Failed, format!("cannot listen for signals: {error}")))
+}
+
+async fn serve_script(
+    server: &diagport_server::ServerHandle,
+    pipe: EventPipe,
+    events: PeerLoad,
+) -> Result<(), Failure> {
+    server.wait_resumed().await;
+    console::result_line(&format!("ready {}", std::process::id()));
+    let (tell_end, end) = oneshot::channel();
+    // A thread of its own: a Block session may park it, and reading standard input cannot be given up.
+    thread::Builder::new()
+        .name("script".to_owned())
+        .spawn(move || {
+            // Nobody waits any more where the process is ending.
+            let _ = tell_end.send(run_script(&pipe, &events));
+        })
+        .map_err(|error| Failure::new(Exit::Failed, format!("cannot start a thread: {error}")))?;
+    match end.await {
+        Ok(Ok(Next::Exit)) => Ok(()),
+        Ok(Ok(Next::Continue)) => std::future::pending().await,
+        Ok(Err(error)) => Err(Failure::new(Exit::Failed, format!("{error:#}"))),
+        Err(_) => Err(Failure::new(Exit::Failed, "the script thread has panicked")),
+    }
+}
+
+/// `Continue`: standard input has ended without `exit`.
+fn run_script(pipe: &EventPipe, events: &PeerLoad) -> anyhow::Result<Next> {
+    for line in io::stdin().lock().lines() {
+        if script::run_line(pipe, events, &line?, &mut io::stdout())? == Next::Exit {
+            return Ok(Next::Exit);
+        }
+    }
+    Ok(Next::Continue)
+}

@@ -1,0 +1,108 @@
+//! Command lines that make no sense, and what the short commands say to whom they cannot reach.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod fake;
+
+use fake::{FakeTarget, SessionScript, diagport, run};
+
+// spec-test: CLI-EXIT-1
+#[test]
+fn senseless_command_lines_are_refused_in_one_line() {
+    let long = format!("/tmp/{}", "x".repeat(145));
+    let cases: &[(&[&str], &str)] = &[
+        (&["info"], "--process-id"),
+        (&["info", "-p", "1", "-n", "x"], "cannot be used with"),
+        (&["info", "-p", "one"], "one"),
+        (&["info", "--port", &long], "150 bytes long, the limit is 107"),
+        (&["info", "--port", "a,b"], "`b` is neither connect nor listen"),
+        (&["info", "--port", "a,connect,listen"], "more than an address"),
+        (&["info", "-p", "1", "--timeout", "0"], "limit of nothing"),
+        (&["stop", "-p", "1"], "--session-id"),
+        (&["stop", "-p", "1", "--session-id", "x"], "invalid digit"),
+        (&["nonsense"], "nonsense"),
+        (&["trace", "--providers", "A"], "--process-id"),
+        (&["trace", "-p", "1", "--providers", "A:xyz"], "keywords `xyz` of provider `A`"),
+        (&["trace", "-p", "1", "--providers", ""], "has no name"),
+        (
+            &["trace", "-p", "1", "--profile", "cpu-sampling"],
+            "`cpu-sampling` is not a profile; known: dotnet-common",
+        ),
+        (&["trace", "-p", "1", "--clrevents", "gc+nonsense"], "`nonsense` is not a CLR event keyword"),
+        (
+            &["trace", "-p", "1", "--clrevents", "gc", "--clreventlevel", "loud"],
+            "`loud` is not an event level",
+        ),
+        (&["trace", "-p", "1", "--clreventlevel", "5"], "--clrevents"),
+        (&["trace", "-p", "1", "--duration", "bad"], "`bad` is not a duration"),
+        (&["trace", "-p", "1", "--buffersize", "0"], "0"),
+        (&["trace", "-p", "1", "--buffering-mode", "Sometimes"], "Sometimes"),
+        (&["trace", "-p", "1", "--rundown", "perhaps"], "perhaps"),
+        (&["trace", "-p", "1", "--format", "Speedscope"], "Speedscope"),
+        (&["trace", "-p", "1", "--", "cmd"], "cannot be used with"),
+        (&["trace", "--dport", &long], "150 bytes long, the limit is 107"),
+        (&["convert", "x"], "--to"),
+    ];
+    for (arguments, words) in cases {
+        let finished = run(&mut diagport(arguments), 2);
+        assert!(finished.error().contains(words), "{arguments:?}: {}", finished.text());
+        assert_eq!(finished.stderr().lines().count(), 1, "{arguments:?}: {}", finished.text());
+    }
+}
+
+// spec-test: CLI-LOG-1
+#[test]
+fn a_senseless_log_filter_is_a_configuration_error() {
+    let finished = run(diagport(&["ps"]).env("DIAGPORT_LOG", "a=b=c"), 3);
+    assert!(finished.error().contains("DIAGPORT_LOG=a=b=c"), "{}", finished.text());
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    for arguments in [&["--help"][..], &["trace", "--help"], &["--version"], &["help", "stop"]] {
+        let finished = run(&mut diagport(arguments), 0);
+        assert!(finished.stdout().contains("diagport"), "{arguments:?}: {}", finished.text());
+    }
+}
+
+#[test]
+fn targets_that_are_not_there_are_not_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let dead = folder.path().join("dead.sock");
+    drop(std::os::unix::net::UnixListener::bind(&dead).unwrap());
+    let own = std::process::id().to_string();
+    let cases = [
+        (vec!["-p", "4194305"], "process 4194305 does not exist"),
+        (vec!["-p", &own], "has no diagnostic port: searched"),
+        (vec!["-n", "no-such-program"], "no process named `no-such-program`"),
+        (vec!["--port", dead.to_str().unwrap()], "nobody listens there"),
+        (vec!["--port", "/nonexistent/port.sock"], "no such socket"),
+    ];
+    for (target, words) in cases {
+        for command in [&["info"][..], &["env"], &["resume"], &["stop", "--session-id", "1"]] {
+            let finished = run(diagport(command).args(&target), 4);
+            assert!(finished.error().contains(words), "{command:?} {target:?}: {}", finished.text());
+        }
+        let finished = run(diagport(&["info", "--json"]).args(&target), 4);
+        assert_eq!(finished.json()["status"], "not_found");
+        assert!(finished.json()["error"].as_str().unwrap().contains(words), "{}", finished.text());
+    }
+}
+
+#[test]
+fn a_stop_names_its_sessions() {
+    let target = FakeTarget::start(SessionScript::default());
+    let path = target.path().display().to_string();
+    let finished = run(&mut diagport(&["stop", "--port", &path, "--session-id", "77", "0x4D"]), 0);
+    assert_eq!(finished.stdout().lines().count(), 2, "{}", finished.text());
+    // The fake answers every stop with its own session's id.
+    let finished = run(&mut diagport(&["stop", "--port", &path, "--session-id", "5"]), 1);
+    assert!(finished.error().contains("session 77 was stopped instead of 5"), "{}", finished.text());
+}
+
+// spec-test: CLI-PS-1
+#[test]
+fn a_list_ends_whatever_is_there() {
+    let finished = run(&mut diagport(&["ps", "--json"]), 0);
+    assert!(finished.json().is_array(), "{}", finished.text());
+    assert!(finished.elapsed.as_secs() < 5, "{:?}", finished.elapsed);
+}
