@@ -344,3 +344,42 @@ impl fmt::Debug for EventBuffer {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LaneWrite, Record};
+
+    struct Silent;
+
+    impl WakeReader for Silent {
+        fn wake(&self, _reason: WakeReason) {}
+    }
+
+    /// A stop request on one thread is still letting the waiting threads go while the drain closes and takes the rest.
+    #[test]
+    fn a_close_overtakes_an_abort_and_the_count_is_in_the_last_take() {
+        let buffer = EventBuffer::new(BufferingMode::Block, 1000, Arc::new(Silent));
+        let thread = Arc::new(ProducerThread::new(1, String::new(), Parking::Allowed));
+        let lane = buffer.add_lane(&thread).expect("open");
+        let mut written = 0;
+        let record = Record::new(0, &[0; 100]);
+        while lane.write(&thread.enter(), 0, &record) == LaneWrite::Written {
+            written += 1;
+        }
+        let being_abandoned = {
+            let mut state = lock(&buffer.state);
+            state.aborting = true;
+            state.waiters.take_all()
+        };
+        buffer.close();
+        let mut taken = 0;
+        buffer.collect(|take| taken = take.attempts);
+        being_abandoned.iter().for_each(|lane| lane.abandon());
+        thread.park();
+        assert_eq!(lane.write(&thread.enter(), 0, &record), LaneWrite::Dropped);
+        assert_eq!(lane.write(&thread.enter(), 0, &record), LaneWrite::Disabled);
+        assert_eq!(taken, written + 1);
+        assert_eq!(buffer.totals(), BufferTotals { attempts: written + 1, drops: 1 });
+    }
+}

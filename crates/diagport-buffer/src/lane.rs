@@ -178,23 +178,22 @@ impl Lane {
         BufferTotals { attempts: state.attempts, drops: state.drops }
     }
 
-    /// The aborter has taken the lane out of the queue: counts the event it waited with, unless the thread did already.
+    /// The aborter has taken the lane out of the queue: counts the event it waited with, unless that was done already.
     pub(crate) fn abandon(&self) {
-        let mut state = lock(&self.state);
-        if state.waiting == Waiting::Queued {
-            state.attempts += 1;
-            state.drops += 1;
-            state.waiting = Waiting::Abandoned;
-        }
-        drop(state);
+        lock(&self.state).abandon();
         self.thread.unpark();
     }
 
+    /// Nothing is counted on this lane from here on.
     pub(crate) fn close(&self) {
         let mut state = lock(&self.state);
         if state.life == Life::Open {
             state.life = Life::Closed;
+            // Whoever aborted may not have come to this lane yet, and the last take must see the count.
+            state.abandon();
         }
+        drop(state);
+        self.thread.unpark();
     }
 
     /// Moves the chunks to `chunks` and returns the attempts so far, in one critical section.
@@ -232,6 +231,14 @@ impl LaneState {
             return Some(LaneWrite::Dropped);
         }
         (self.life != Life::Open).then_some(LaneWrite::Disabled)
+    }
+
+    fn abandon(&mut self) {
+        if self.waiting == Waiting::Queued {
+            self.attempts += 1;
+            self.drops += 1;
+            self.waiting = Waiting::Abandoned;
+        }
     }
 
     fn drop_one(&mut self) -> LaneWrite {
