@@ -6,6 +6,8 @@
 //!
 //! Open the file with PerfView or `dotnet-trace convert`, or look at it with `diagport convert`.
 
+#![expect(clippy::print_stderr, reason = "an example talks to its reader")]
+
 use std::path::PathBuf;
 use std::time::Duration;
 

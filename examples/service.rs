@@ -7,6 +7,8 @@
 //!
 //! Ends at Ctrl-C.
 
+#![expect(clippy::print_stderr, reason = "an example talks to its reader")]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

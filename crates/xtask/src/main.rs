@@ -1,0 +1,47 @@
+//! Chores of the workspace, one word each: `cargo xtask WORD`.
+//!
+//! * `tidy`: rules that no compiler checks (edges between crates, spec ids, sizes, forbidden words).
+//! * `bench [--quick] [--json FILE] ...`: promised times, measured, beside a real .NET runtime where there is one.
+//! * `asan [TEST...]`: the hostile-input tests under AddressSanitizer, with the nightly toolchain.
+//!
+//! What it does not do: it builds no product, and nothing imports it. Formatting, lints, licences and tests
+//! have their own commands; `.ci/run` calls them all in order.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to the person who runs it")]
+
+mod asan;
+mod bench;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask tidy | bench [--quick] [--json FILE] ... | asan [TEST...]";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let root = workspace_root();
+    let outcome = match words.first().map(String::as_str) {
+        Some("tidy") if words.len() == 1 => tidy::run(&root),
+        Some("bench") => bench::run(&root, words.get(1..).unwrap_or_default()),
+        Some("asan") => asan::run(&root, words.get(1..).unwrap_or_default()),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The folder of the root manifest: two levels above this crate's own.
+fn workspace_root() -> PathBuf {
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    manifest.ancestors().nth(2).map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+}
