@@ -1,20 +1,22 @@
 //! What goes back, and how a connection ends.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use diagport_codec::{HResult, Reply};
 use diagport_transport::IpcStream;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::io::AsyncWriteExt;
+use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::continuations::Continuation;
 use crate::shared::Shared;
 
 /// A reply, and the bytes that follow it on the same connection.
 #[derive(Debug)]
 pub(crate) struct Answer {
     reply: Reply,
-    continuation: Vec<u8>,
+    continuation: Option<Continuation>,
 }
 
 impl Answer {
@@ -26,20 +28,20 @@ impl Answer {
         Reply::error(hresult).into()
     }
 
-    pub(crate) fn with_continuation(payload: Vec<u8>, continuation: Vec<u8>) -> Self {
-        Self { reply: Reply::Ok { payload }, continuation }
+    pub(crate) fn with_continuation(payload: Vec<u8>, continuation: Continuation) -> Self {
+        Self { reply: Reply::Ok { payload }, continuation: Some(continuation) }
     }
 }
 
 impl From<Reply> for Answer {
     fn from(reply: Reply) -> Self {
-        Self { reply, continuation: Vec::new() }
+        Self { reply, continuation: None }
     }
 }
 
 /// Sends the answer, then ends the connection so that the peer sees an end and no reset.
 // spec: SRV-CLOSE-1
-pub(crate) async fn answer_and_close(shared: &Shared, mut stream: IpcStream, answer: Answer) {
+pub(crate) async fn answer_and_close(shared: &Arc<Shared>, mut stream: IpcStream, answer: Answer) {
     match &answer.reply {
         Reply::Ok { .. } => shared.counters.succeeded_requests.add_one(),
         Reply::Error { hresult, .. } => {
@@ -47,22 +49,21 @@ pub(crate) async fn answer_and_close(shared: &Shared, mut stream: IpcStream, ans
             shared.counters.refused_requests.add_one();
         }
     }
-    let limits = &shared.limits;
-    if let Err(error) = send_reply(&mut stream, &answer.reply, limits.reply).await {
+    if let Err(error) = send_reply(shared, &mut stream, &answer.reply).await {
         // The command has been executed: many peers do not wait for the reply.
         tracing::debug!(%error, "reply not taken");
         return;
     }
-    if !answer.continuation.is_empty()
-        && let Err(error) = send(&mut stream, &answer.continuation, limits.continuation).await
+    if let Some(continuation) = &answer.continuation
+        && let Err(error) = send(shared, &mut stream, continuation.bytes(), shared.limits.continuation).await
     {
         tracing::debug!(%error, "continuation not taken");
         return;
     }
-    close(stream, limits.drain, limits.drain_bytes).await;
+    shared.farewells.part(shared, stream);
 }
 
-pub(crate) async fn send_reply(stream: &mut IpcStream, reply: &Reply, limit: Duration) -> io::Result<()> {
+pub(crate) async fn send_reply(shared: &Shared, stream: &mut IpcStream, reply: &Reply) -> io::Result<()> {
     let bytes = match reply.encode().encode() {
         Ok(bytes) => bytes,
         Err(error) => {
@@ -72,29 +73,29 @@ pub(crate) async fn send_reply(stream: &mut IpcStream, reply: &Reply, limit: Dur
             fail.map_err(io::Error::other)?
         }
     };
-    send(stream, &bytes, limit).await
+    send(shared, stream, &bytes, shared.limits.reply).await
 }
 
-async fn send(stream: &mut IpcStream, bytes: &[u8], limit: Duration) -> io::Result<()> {
-    match timeout(limit, stream.write_all(bytes)).await {
-        Ok(result) => result,
-        Err(_) => Err(io::ErrorKind::TimedOut.into()),
-    }
-}
-
-/// Ends our direction, then reads out what the peer still sends, for a while and up to a number of bytes: a socket
-/// closed with unread bytes makes the peer see a reset in place of the end.
-async fn close(mut stream: IpcStream, limit: Duration, limit_bytes: usize) {
-    if stream.shutdown_write().is_err() {
-        return;
-    }
+/// All of it within `limit`; and once the server stops, as long as the peer makes progress.
+// spec: SRV-SHUTDOWN-1
+async fn send(shared: &Shared, stream: &mut IpcStream, bytes: &[u8], limit: Duration) -> io::Result<()> {
     let end = Instant::now() + limit;
-    let mut chunk = [0; 1024];
-    let mut drained_bytes = 0;
-    while drained_bytes < limit_bytes {
-        match timeout_at(end, stream.read(&mut chunk)).await {
-            Ok(Ok(received)) if received > 0 => drained_bytes += received,
-            _ => return,
+    let mut left = bytes;
+    while !left.is_empty() {
+        let stands_still = async {
+            shared.stopping.cancelled().await;
+            sleep(shared.limits.stop_grace).await;
+        };
+        let written = tokio::select! {
+            biased;
+            written = timeout_at(end, stream.write(left)) => written,
+            () = stands_still => return Err(io::ErrorKind::TimedOut.into()),
+        };
+        match written {
+            Ok(Ok(taken)) => left = &left[taken..],
+            Ok(Err(error)) => return Err(error),
+            Err(_) => return Err(io::ErrorKind::TimedOut.into()),
         }
     }
+    Ok(())
 }

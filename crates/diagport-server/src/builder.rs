@@ -6,11 +6,13 @@ use std::sync::Arc;
 use diagport_codec::{PortKind, PortName, PortSpec, RuntimeCookie, SuspendMode};
 use diagport_session::EventPipe;
 use diagport_transport::discover::{self, NamedProcess, sweep_stale};
-use diagport_transport::{BindOptions, PortAccess, PortListener, check_path};
+use diagport_transport::{BindOptions, PortAccess, PortListener, check_path, descriptor_limit};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::continuations::{Continuations, Turns};
+use crate::farewells::{self, Farewells};
 use crate::half_open::HalfOpen;
 use crate::live_sessions::LiveSessions;
 use crate::pause_notice::{PauseSettings, announce_pauses};
@@ -173,12 +175,17 @@ impl ServerBuilder {
         }
         let opened = if self.is_enabled { self.open_ports() } else { OpenedPorts::default() };
         for line in &opened.unusable {
-            tracing::warn!("{line}");
+            // The notice is the line that the operator reads; a log on standard error would say it twice.
+            tracing::debug!("{line}");
             self.notice.port_unusable(line);
         }
         let pause_settings = self.pause_settings();
         let shared = Arc::new(Shared {
-            half_open: HalfOpen::new(self.limits.half_open_connections),
+            half_open: HalfOpen::new(half_open_limit(self.limits.half_open_connections)),
+            farewells: Farewells::default(),
+            continuations: Continuations::new(self.limits.continuation_bytes),
+            environments: Turns::default(),
+            host_calls: Arc::new(Semaphore::new(self.limits.host_calls)),
             pipe: self.pipe,
             host: self.host,
             notice: self.notice,
@@ -194,6 +201,7 @@ impl ServerBuilder {
             stopping: CancellationToken::new(),
             aborting: CancellationToken::new(),
         });
+        shared.tasks.spawn(farewells::run(Arc::clone(&shared)));
         for (id, listener) in opened.listeners {
             shared.tasks.spawn(ports::listen::run(Arc::clone(&shared), id, listener));
         }
@@ -285,6 +293,12 @@ impl OpenedPorts {
             }
         }
     }
+}
+
+/// Half of the process's descriptors at most: the other half is for peers that say something, and for the program.
+fn half_open_limit(wanted: usize) -> usize {
+    let half = descriptor_limit().map_or(usize::MAX, |limit| limit / 2);
+    wanted.min(half)
 }
 
 /// Removes leftovers of dead processes, beside everything else: a folder of temporary files may be large.

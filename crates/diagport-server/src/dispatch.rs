@@ -19,7 +19,7 @@ pub(crate) async fn dispatch(shared: &Arc<Shared>, port: PortId, stream: IpcStre
             return collect_tracing::collect_tracing(shared, stream, request).await;
         }
         Request::StopTracing { session_id } => stop_tracing::stop_tracing(shared, session_id).await,
-        Request::ProcessInfo(version) => process_info::process_info(shared, version).await,
+        Request::ProcessInfo(version) => process_info::process_info(shared, version),
         Request::ResumeRuntime => {
             shared.gate.resume(port);
             Answer::success()

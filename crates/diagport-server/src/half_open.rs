@@ -33,6 +33,27 @@ pub(crate) enum Room {
     MadeByEviction,
 }
 
+/// Whether anybody lost his place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Eviction {
+    Done,
+    Nobody,
+}
+
+impl Table {
+    fn evict(&mut self) -> Eviction {
+        let silent = self.entries.iter().find(|(_, entry)| entry.is_silent).map(|(id, _)| *id);
+        let oldest = self.entries.first_key_value().map(|(id, _)| *id);
+        match silent.or(oldest).and_then(|id| self.entries.remove(&id)) {
+            Some(entry) => {
+                entry.evicted.cancel();
+                Eviction::Done
+            }
+            None => Eviction::Nobody,
+        }
+    }
+}
+
 impl HalfOpen {
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit: limit.max(1), table: Mutex::default() }
@@ -43,19 +64,19 @@ impl HalfOpen {
     pub(crate) fn enter(&self) -> (HalfOpenPlace<'_>, Room) {
         let mut table = self.lock();
         let mut room = Room::Free;
-        if table.entries.len() >= self.limit {
-            let silent = table.entries.iter().find(|(_, entry)| entry.is_silent).map(|(id, _)| *id);
-            let oldest = table.entries.first_key_value().map(|(id, _)| *id);
-            if let Some(entry) = silent.or(oldest).and_then(|id| table.entries.remove(&id)) {
-                entry.evicted.cancel();
-                room = Room::MadeByEviction;
-            }
+        if table.entries.len() >= self.limit && table.evict() == Eviction::Done {
+            room = Room::MadeByEviction;
         }
         let id = table.next_id;
         table.next_id += 1;
         let evicted = CancellationToken::new();
         table.entries.insert(id, Entry { is_silent: true, evicted: evicted.clone() });
         (HalfOpenPlace { owner: self, id, evicted }, room)
+    }
+
+    /// Takes the place of the oldest silent connection, or of the oldest where none is silent, for something else.
+    pub(crate) fn evict(&self) -> Eviction {
+        self.lock().evict()
     }
 
     pub(crate) fn count(&self) -> usize {

@@ -60,6 +60,8 @@ pub enum EnvironmentChange {
     Removed,
     /// It was to be removed and was not there.
     NotFound,
+    /// The environment takes no more bytes; nothing has changed.
+    NoRoom,
 }
 
 /// Which perf files are asked for.
@@ -79,7 +81,8 @@ pub enum PerfMapKind {
 /// allowed, several at once, and are waited for within [`Limits`](crate::Limits) (a later result is thrown away); a panic is answered
 /// FAIL and goes no further. Arguments have passed the protocol's own checks.
 pub trait Host: Send + Sync + 'static {
-    /// Who the process is.
+    /// Who the process is. Answers from memory: unlike all others it is called on a thread of the runtime, for this is what every
+    /// tool asks first, and often.
     fn process_info(&self) -> HostIdentity;
 
     /// The environment, as `NAME=value`.

@@ -75,7 +75,7 @@ impl ServerHandle {
     /// What the server has done so far.
     #[must_use]
     pub fn statistics(&self) -> ServerStatistics {
-        self.shared.counters.snapshot(self.shared.half_open.count())
+        self.shared.counters.snapshot(self.shared.half_open.count(), self.shared.farewells.count())
     }
 
     /// Stops: no new connection, silent ones closed, socket files removed; its sessions are stopped in order (last
@@ -93,6 +93,8 @@ impl ServerHandle {
         // A request that was under way may have started one more session meanwhile.
         cut_sessions += self.shared.sessions.stop_all(end, deadline / ABORT_SHARE).await;
         self.shared.aborting.cancel();
+        // One that was parting just when the stop came.
+        self.shared.farewells.close_all(self.shared.limits.drain_bytes);
         if cut_sessions == 0 && tasks_ended { Shutdown::Complete } else { Shutdown::Cut }
     }
 }

@@ -9,6 +9,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::continuations::{Continuations, Turns};
+use crate::farewells::Farewells;
 use crate::half_open::HalfOpen;
 use crate::live_sessions::LiveSessions;
 use crate::statistics::Counters;
@@ -26,10 +28,14 @@ pub(crate) struct Shared {
     pub(crate) process_id: u64,
     pub(crate) gate: SuspendGate,
     pub(crate) half_open: HalfOpen,
+    pub(crate) farewells: Farewells,
+    pub(crate) continuations: Continuations,
+    pub(crate) environments: Turns,
     pub(crate) sessions: LiveSessions,
     pub(crate) counters: Counters,
     /// Dumps are written one at a time: a crowd of them must not take the threads that all host calls share.
     pub(crate) core_dumps: Arc<Semaphore>,
+    pub(crate) host_calls: Arc<Semaphore>,
     pub(crate) tasks: TaskTracker,
     /// No new connection, no new request.
     pub(crate) stopping: CancellationToken,

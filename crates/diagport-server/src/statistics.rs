@@ -70,7 +70,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn snapshot(&self, half_open_now: usize) -> ServerStatistics {
+    pub(crate) fn snapshot(&self, half_open_now: usize, parting_now: usize) -> ServerStatistics {
         ServerStatistics {
             accepted_connections: self.accepted_connections.value(),
             advertised_connections: self.advertised_connections.value(),
@@ -79,7 +79,7 @@ impl Counters {
             refused_peers: self.refused_peers.value(),
             evicted_connections: self.evicted_connections.value(),
             started_sessions: self.started_sessions.value(),
-            connections_now: self.connections_now.value(),
+            connections_now: self.connections_now.value() + parting_now as u64,
             half_open_now: half_open_now as u64,
         }
     }

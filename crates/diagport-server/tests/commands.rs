@@ -180,3 +180,27 @@ async fn arguments_are_judged_before_the_feature_is_refused() {
     // Nothing is suspended: no effect, and a success.
     check(&server, Request::ResumeRuntime, success()).await;
 }
+
+// spec-test: SRV-HOST-1
+#[tokio::test]
+async fn a_host_that_does_not_know_itself_costs_one_answer() {
+    struct Confused;
+    impl Host for Confused {
+        fn process_info(&self) -> HostIdentity {
+            panic!("who am I?")
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = ServerBuilder::new(support::test_pipe(), Arc::new(Confused) as Arc<dyn Host>)
+        .folder(folder.path())
+        .start()
+        .unwrap();
+    let ask = async |request: Request| {
+        let stream = diagport_transport::connect(server.default_port_path().unwrap(), support::SOON).await;
+        support::exchange(stream.unwrap(), &encode(&request)).await
+    };
+    for _ in 0..2 {
+        assert_eq!(ask(Request::ProcessInfo(ProcessInfoVersion::V1)).await, failure(HResult::FAIL));
+        assert_eq!(ask(Request::ResumeRuntime).await, success());
+    }
+}

@@ -15,7 +15,7 @@ use diagport_codec::{
     BufferingMode, CollectTracing, CollectTracingVersion, HResult, ProcessInfoVersion, ProviderRequest,
     Reply, Request, SessionOutput, StackWalk, StreamFormat, TracepointConfig,
 };
-use diagport_session::{EventDefinition, EventPipe};
+use diagport_session::{EventDefinition, EventPipe, SessionId};
 use diagport_transport::IpcStream;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use support::{
@@ -299,6 +299,22 @@ async fn netperf_is_refused() {
     });
     assert_eq!(error_of(&server.ask(&request).await), HResult::NOT_SUPPORTED);
     assert_eq!(server.pipe.statistics().live_sessions, 0);
+}
+
+// spec-test: SRV-SESSION-8
+#[tokio::test]
+async fn no_client_gets_more_memory_than_the_limit() {
+    let server = TestServer::start();
+    let check = async |circular_buffer_mb: u32, expected_bytes: u64| {
+        let mut stream = server.open().await;
+        let id = start_session(&mut stream, &collect(BufferingMode::Drop, circular_buffer_mb)).await;
+        let session = SessionId::from_u64(id).and_then(|id| server.pipe.session(id)).expect("it runs");
+        assert_eq!(session.config().budget_bytes, expected_bytes, "{circular_buffer_mb} MB");
+    };
+    check(1, 1 << 20).await;
+    check(4096, 4 << 30).await;
+    check(4097, 4 << 30).await;
+    check(u32::MAX, 4 << 30).await;
 }
 
 fn user_events() -> Vec<u8> {

@@ -57,6 +57,7 @@ mod os;
 pub use backoff::Backoff;
 pub use errors::{BindError, ConnectError, PathError};
 pub use os::{
-    BindOptions, BlockingStream, IpcStream, MAX_PATH_BYTES, PeerIdentity, PortAccess, PortListener, Probe,
-    check_path, connect, effective_gid, effective_uid, probe,
+    BindOptions, BlockingStream, IpcStream, MAX_PATH_BYTES, MadeRoom, PassedDescriptor, PeerIdentity,
+    PortAccess, PortListener, Probe, Received, check_path, connect, descriptor_limit, effective_gid,
+    effective_uid, probe,
 };

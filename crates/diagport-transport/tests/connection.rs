@@ -4,12 +4,13 @@
 use std::fs::File;
 use std::io::{IoSlice, Read, Seek, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use diagport_transport::{
-    BindOptions, ConnectError, IpcStream, PortListener, Probe, connect, effective_uid, probe,
+    BindOptions, ConnectError, IpcStream, PassedDescriptor, PortListener, Probe, connect, effective_uid,
+    probe,
 };
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType, sendmsg,
@@ -117,9 +118,9 @@ fn send_with(socket: &IpcStream, byte: u8, passed: &[&File]) {
     sendmsg(socket, &[IoSlice::new(&[byte])], &mut control, SendFlags::NOSIGNAL).unwrap();
 }
 
-fn content(descriptor: OwnedFd) -> String {
+fn content(descriptor: PassedDescriptor) -> String {
     let mut text = String::new();
-    let mut file = File::from(descriptor);
+    let mut file = File::from(descriptor.into_descriptor());
     file.rewind().unwrap();
     file.read_to_string(&mut text).unwrap();
     text
@@ -172,7 +173,7 @@ fn open_descriptors() -> usize {
 #[tokio::test]
 async fn a_bounded_write_returns_in_time_and_sees_the_peer_go() {
     let (mut reader, writer) = IpcStream::pair().unwrap();
-    let writer = writer.into_blocking().unwrap();
+    let writer = writer.into_blocking();
     let piece = vec![7_u8; 64 * 1024];
     let mut sent = 0;
     let wait = Duration::from_millis(50);

@@ -31,7 +31,8 @@ pub(crate) async fn collect_tracing(shared: &Arc<Shared>, stream: IpcStream, req
             stack_walk,
             buffering_mode,
         } => {
-            let budget = u64::from(circular_buffer_mb) * BYTES_PER_MB;
+            // spec: SRV-SESSION-8
+            let budget = (u64::from(circular_buffer_mb) * BYTES_PER_MB).min(shared.limits.session_bytes);
             let config = session_config(shared, &request, budget, stack_walk, buffering_mode);
             start_session(shared, stream, config).await;
         }
@@ -40,7 +41,7 @@ pub(crate) async fn collect_tracing(shared: &Arc<Shared>, stream: IpcStream, req
 
 /// Waits for the descriptor as the protocol says, closes it, and refuses.
 // spec: SRV-SESSION-6
-async fn refuse_user_events(shared: &Shared, mut stream: IpcStream) {
+async fn refuse_user_events(shared: &Arc<Shared>, mut stream: IpcStream) {
     let received = timeout(shared.limits.request, stream.receive_descriptor(DESCRIPTOR_WITHIN_BYTES)).await;
     let hresult = match received {
         Ok(Ok(Some(descriptor))) => {
@@ -66,23 +67,16 @@ async fn start_session(shared: &Arc<Shared>, mut stream: IpcStream, config: sess
     let id = created.id();
     created.enable();
     let reply = Reply::session(id.as_u64());
-    if let Err(error) = send_reply(&mut stream, &reply, shared.limits.reply).await {
+    if let Err(error) = send_reply(shared, &mut stream, &reply).await {
         tracing::debug!(%error, "peer did not take the reply; its session is dropped");
         shared.counters.refused_requests.add_one();
         return;
     }
-    let stream = match stream.into_blocking() {
-        Ok(stream) => stream,
-        Err(error) => {
-            tracing::warn!(%error, "connection lost between reply and stream");
-            return;
-        }
-    };
     unstarted.disarm();
     shared.sessions.add(shared, &created);
     shared.counters.succeeded_requests.add_one();
     shared.counters.started_sessions.add_one();
-    created.start(Box::new(SocketSink::new(stream)));
+    created.start(Box::new(SocketSink::new(stream.into_blocking())));
 }
 
 /// A session that is created but never started would hold its slot for ever.

@@ -3,12 +3,12 @@
 use diagport_codec::{HResult, ProcessInfo, ProcessInfoVersion, Reply};
 
 use crate::answer::Answer;
-use crate::host_call::call_host;
+use crate::host_call::ask_host;
 use crate::shared::Shared;
 
 // spec: SRV-INFO-1
-pub(crate) async fn process_info(shared: &Shared, version: ProcessInfoVersion) -> Answer {
-    let identity = match call_host(shared, shared.limits.host_call, |host| Ok(host.process_info())).await {
+pub(crate) fn process_info(shared: &Shared, version: ProcessInfoVersion) -> Answer {
+    let identity = match ask_host(shared, |host| host.process_info()) {
         Ok(identity) => identity,
         Err(error) => return Answer::error(error.hresult),
     };

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use crate::connection::{RequestSeen, serve_advertised};
+use crate::contained::{attempt, contained};
 use crate::peer_policy::{Door, is_welcome};
 use crate::request_reader::first_bytes;
 use crate::shared::Shared;
@@ -24,27 +25,63 @@ enum Next {
     AfterWait { lived: Duration },
 }
 
-/// Keeps one advertised connection open until the server stops.
-// spec: SRV-CONNECT-1, SRV-CONNECT-2, SRV-CONNECT-5
+/// Keeps one advertised connection open until the server stops. A panic (of a log's subscriber, say) does not end a port.
 pub(crate) async fn run(shared: Arc<Shared>, port: PortId, path: PathBuf) {
+    let mut backoff = Backoff::new();
     let work = async {
-        let mut backoff = Backoff::new();
-        let mut reach = Reach::Unknown;
         loop {
-            match one_connection(&shared, port, &path, &mut reach).await {
-                Next::AtOnce => backoff.reset(),
-                Next::AfterWait { lived } => {
-                    if lived >= shared.limits.stable_connection {
-                        backoff.reset();
-                    }
-                    tokio::time::sleep(backoff.next_wait()).await;
-                }
-            }
+            let _ = contained(keep_connected(&shared, port, &path)).await;
+            attempt(|| tracing::error!(path = %path.display(), "a connect port panicked; it goes on"));
+            tokio::time::sleep(backoff.next_wait()).await;
         }
     };
     tokio::select! {
         () = shared.stopping.cancelled() => {}
         () = work => {}
+    }
+}
+
+// spec: SRV-CONNECT-1, SRV-CONNECT-2, SRV-CONNECT-5
+async fn keep_connected(shared: &Arc<Shared>, port: PortId, path: &Path) {
+    let mut backoff = Backoff::new();
+    let mut pace = Pace::new(shared.limits.advertised_step);
+    let mut reach = Reach::Unknown;
+    loop {
+        tokio::time::sleep_until(pace.next_start(Instant::now())).await;
+        match one_connection(shared, port, path, &mut reach).await {
+            Next::AtOnce => backoff.reset(),
+            Next::AfterWait { lived } => {
+                if lived >= shared.limits.stable_connection {
+                    backoff.reset();
+                }
+                tokio::time::sleep(backoff.next_wait()).await;
+            }
+        }
+    }
+}
+
+/// Connections that may follow each other at once.
+const BURST: u32 = 32;
+
+/// Keeps a peer that answers every connection with a request from making this a hot loop.
+#[derive(Debug)]
+struct Pace {
+    step: Duration,
+    /// When all that were made would have been due, one in each step.
+    due: Option<Instant>,
+}
+
+impl Pace {
+    const fn new(step: Duration) -> Self {
+        Self { step, due: None }
+    }
+
+    /// When the next connection may be made: now, or a little later.
+    // spec: SRV-CONNECT-6
+    fn next_start(&mut self, now: Instant) -> Instant {
+        let due = self.due.map_or(now, |due| due.max(now)) + self.step;
+        self.due = Some(due);
+        due.checked_sub(self.step * BURST).map_or(now, |earliest| earliest.max(now))
     }
 }
 
@@ -116,5 +153,34 @@ impl Reach {
             tracing::info!(path = %path.display(), %error, "connect port cannot reach its peer; trying on");
         }
         *self = Self::Unreachable;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::{BURST, Pace};
+
+    // spec-test: SRV-CONNECT-6
+    #[test]
+    fn a_burst_is_free_and_then_there_is_one_each_step() {
+        let step = Duration::from_millis(1);
+        let mut pace = Pace::new(step);
+        let begin = Instant::now();
+        let mut now = begin;
+        let mut made = 0_u32;
+        while now < begin + Duration::from_secs(1) {
+            now = pace.next_start(now);
+            made += 1;
+            assert!(made > BURST || now == begin, "connection {made} waits");
+        }
+        assert_eq!(made, 1000 + BURST);
+        // An idle time gives the burst back, and no more than that.
+        now += Duration::from_secs(10);
+        let free = (0..2 * BURST).filter(|_| pace.next_start(now) == now).count();
+        assert_eq!(free, BURST as usize);
     }
 }

@@ -8,6 +8,7 @@ mod unix;
 pub(crate) use linux::process;
 pub(crate) use unix::socket_file;
 pub use unix::{
-    BindOptions, BlockingStream, IpcStream, MAX_PATH_BYTES, PeerIdentity, PortAccess, PortListener, Probe,
-    check_path, connect, effective_gid, effective_uid, probe,
+    BindOptions, BlockingStream, IpcStream, MAX_PATH_BYTES, MadeRoom, PassedDescriptor, PeerIdentity,
+    PortAccess, PortListener, Probe, Received, check_path, connect, descriptor_limit, effective_gid,
+    effective_uid, probe,
 };

@@ -1,23 +1,23 @@
 //! One connection, as a drain thread sees it.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
+use super::guarded_socket::GuardedSocket;
 use super::stream::hung_up;
 
 /// A connected socket for a thread of its own: every call has a time limit, none needs a runtime.
 #[derive(Debug)]
 pub struct BlockingStream {
-    socket: OwnedFd,
+    socket: GuardedSocket,
 }
 
 impl BlockingStream {
-    pub(super) const fn new(socket: OwnedFd) -> Self {
+    pub(super) const fn new(socket: GuardedSocket) -> Self {
         Self { socket }
     }
 
@@ -33,11 +33,10 @@ impl BlockingStream {
         }
         let started = Instant::now();
         loop {
-            match rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-                Ok(sent) => return Ok(sent),
-                Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => {}
-                Err(error) => return Err(error.into()),
+            match self.socket.send(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                done => return done,
             }
             let left = wait.saturating_sub(started.elapsed());
             if left.is_zero() {
@@ -57,15 +56,16 @@ impl BlockingStream {
         hung_up(self.socket.as_fd())
     }
 
-    /// Throws away what the peer has sent and nobody read, up to `limit_bytes`; never waits. A socket closed with
-    /// unread bytes makes the peer see a reset in place of the end.
+    /// Throws away what the peer has sent and nobody read, up to `limit_bytes`, descriptors included; never waits. A socket
+    /// closed with unread bytes makes the peer see a reset in place of the end.
     pub fn discard_received(&self, limit_bytes: usize) {
         let mut chunk = [0; 4096];
         let mut discarded_bytes = 0;
         while discarded_bytes < limit_bytes {
-            match rustix::net::recv(&self.socket, &mut chunk, RecvFlags::DONTWAIT) {
-                Ok((received, _)) if received > 0 => discarded_bytes += received,
-                Err(Errno::INTR) => {}
+            // Each on its own: the first one, too, is closed where nobody waits.
+            match self.socket.receive_with_descriptors(&mut chunk, &mut None) {
+                Ok(received) if received > 0 => discarded_bytes += received,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 _ => return,
             }
         }
@@ -74,7 +74,7 @@ impl BlockingStream {
     /// Ends our direction: the peer reads what was written and then the end.
     pub fn shutdown_write(&self) {
         // The peer may have gone first; then there is nothing to end.
-        let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
+        let _ = self.socket.shutdown_write();
     }
 }
 

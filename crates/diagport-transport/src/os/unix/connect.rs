@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use interprocess::ConnectWaitMode;
 use interprocess::local_socket::{ConnectOptions, GenericFilePath, prelude::*};
-use interprocess::os::unix::uds_local_socket::tokio::Stream;
+use interprocess::os::unix::uds_local_socket::Stream;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::time::Instant;
 
@@ -27,7 +27,7 @@ pub async fn connect(path: &Path, limit: Duration) -> Result<IpcStream, ConnectE
     let started = Instant::now();
     let mut backoff = Backoff::new();
     loop {
-        match connect_once(path).await {
+        match connect_once(path) {
             Ok(Some(stream)) => return Ok(stream),
             Ok(None) => {}
             Err(error) => return Err(named(error, path)),
@@ -41,14 +41,17 @@ pub async fn connect(path: &Path, limit: Duration) -> Result<IpcStream, ConnectE
 }
 
 /// `None`: the peer's queue is full.
-async fn connect_once(path: &Path) -> io::Result<Option<IpcStream>> {
+fn connect_once(path: &Path) -> io::Result<Option<IpcStream>> {
     let name = path.as_os_str().to_fs_name::<GenericFilePath>()?;
     // Deferred: a Unix socket connects at once or never, there is no hand-shake to wait for.
-    let stream: Stream =
-        ConnectOptions::new().name(name).wait_mode(ConnectWaitMode::Deferred).connect_tokio_as().await?;
+    let stream: Stream = ConnectOptions::new()
+        .name(name)
+        .wait_mode(ConnectWaitMode::Deferred)
+        .nonblocking_stream(true)
+        .connect_sync_as()?;
     // interprocess takes EAGAIN (queue full) for "in progress" and reports success on an unconnected socket.
     match rustix::net::getpeername(stream.as_fd()) {
-        Ok(_) => Ok(Some(IpcStream::from(stream))),
+        Ok(_) => Ok(Some(IpcStream::new(stream))),
         Err(rustix::io::Errno::NOTCONN) => Ok(None),
         Err(error) => Err(error.into()),
     }

@@ -3,21 +3,21 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use interprocess::local_socket::traits::tokio::Listener as _;
-use interprocess::local_socket::{GenericFilePath, ListenerOptions, prelude::*};
+use interprocess::local_socket::{GenericFilePath, ListenerNonblockingMode, ListenerOptions, prelude::*};
 use interprocess::os::unix::local_socket::ListenerOptionsExt;
-use interprocess::os::unix::uds_local_socket::tokio::{Listener, Stream};
+use interprocess::os::unix::uds_local_socket::Listener;
 use rustix::fs::{AtFlags, CWD, Gid, Mode};
 use rustix::io::Errno;
-use rustix::net::SocketFlags;
-use tokio::net::UnixStream;
+use rustix::net::{SocketFlags, accept_with};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use super::connect::{Probe, probe};
+use super::guarded_socket::GuardedSocket;
 use super::path::check_path;
 use super::peer::effective_uid;
 use super::socket_file::{Entry, FileIdentity, entry_at, unlink_if_same};
@@ -55,7 +55,7 @@ pub struct BindOptions {
 /// A listening port. Dropping it removes its file, if the file is still the one it made.
 #[derive(Debug)]
 pub struct PortListener {
-    listener: Listener,
+    listener: AsyncFd<Arc<GuardedSocket>>,
     path: PathBuf,
     /// `path`, as it was meant when it was bound, whatever the working directory is later.
     absolute_path: PathBuf,
@@ -65,6 +65,17 @@ pub struct PortListener {
     inherited: Mutex<VecDeque<IpcStream>>,
     /// Given up for a moment to accept-and-close when no descriptor is left.
     spare: Mutex<Option<File>>,
+    /// The next wait while there is no room for another connection.
+    exhausted: Mutex<Backoff>,
+}
+
+/// Whether somebody gave something up for a connection that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MadeRoom {
+    /// A descriptor comes free in a moment.
+    Yes,
+    /// There is nothing to give up.
+    No,
 }
 
 impl PortListener {
@@ -92,6 +103,7 @@ impl PortListener {
                         options,
                         inherited: Mutex::default(),
                         spare: Mutex::new(spare_descriptor()),
+                        exhausted: Mutex::default(),
                     };
                     opened.admit_group()?;
                     return Ok(opened);
@@ -122,7 +134,7 @@ impl PortListener {
     /// As [`bind`](Self::bind); this listener then goes on as before, reachable by nobody new.
     pub fn recreate(&mut self) -> Result<(), BindError> {
         let mut fresh = Self::bind(&self.absolute_path, self.options)?;
-        while let Ok(Some(stream)) = self.accept_now() {
+        while let Ok(stream) = accept_now(self.listener.get_ref()) {
             lock(&self.inherited).push_back(stream);
         }
         // The old identity is gone from the disk; only the fresh one may be unlinked from now on.
@@ -140,42 +152,61 @@ impl PortListener {
     /// # Errors
     /// Errors of the listening socket itself. The caller waits before it asks again.
     pub async fn accept(&self) -> io::Result<IpcStream> {
-        let mut backoff = Backoff::new();
+        self.accept_or_make_room(|| MadeRoom::No).await
+    }
+
+    /// As [`accept`](Self::accept), but before a peer is turned away `make_room` may give up something less worth than he is.
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept).
+    pub async fn accept_or_make_room(
+        &self,
+        mut make_room: impl FnMut() -> MadeRoom,
+    ) -> io::Result<IpcStream> {
         loop {
             if let Some(stream) = lock(&self.inherited).pop_front() {
                 return Ok(stream);
             }
-            match self.listener.accept().await {
-                Ok(stream) => return Ok(IpcStream::from(stream)),
+            let mut ready = self.listener.readable().await?;
+            let Ok(accepted) = ready.try_io(|listener| accept_now(listener.get_ref())) else { continue };
+            match accepted {
+                Ok(stream) => {
+                    lock(&self.exhausted).reset();
+                    return Ok(stream);
+                }
                 Err(error) if is_exhaustion(&error) => {
-                    let wait = backoff.next_wait();
-                    let turned_away = self.turn_one_away();
-                    tracing::warn!(%error, turned_away, wait_ms = wait.as_millis(), path = %self.path.display(),
-                        "no room for another connection");
+                    let wait = lock(&self.exhausted).next_wait();
+                    let made_room = make_room();
+                    if made_room == MadeRoom::No {
+                        self.turn_one_away();
+                    }
+                    self.tell_exhausted(&error, made_room, wait);
                     tokio::time::sleep(wait).await;
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// A connection that waits already.
-    fn accept_now(&self) -> io::Result<Option<IpcStream>> {
-        match rustix::net::accept_with(self.listener.as_fd(), SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            Ok(socket) => Ok(Some(IpcStream::from(Stream::from(UnixStream::from_std(socket.into())?)))),
-            Err(Errno::AGAIN) => Ok(None),
-            Err(error) => Err(error.into()),
+    /// A warning once, when it begins.
+    fn tell_exhausted(&self, error: &io::Error, made_room: MadeRoom, wait: Duration) {
+        let path = self.path.display();
+        if wait == Backoff::new().next_wait() {
+            tracing::warn!(%error, %path, "no room for another connection; trying on");
+        } else {
+            tracing::debug!(%error, ?made_room, ?wait, %path, "still no room for another connection");
         }
     }
 
     /// Accepts one connection with the spare descriptor and closes it.
-    fn turn_one_away(&self) -> bool {
+    fn turn_one_away(&self) {
         let mut spare = lock(&self.spare);
         drop(spare.take());
-        let turned_away = rustix::net::accept_with(self.listener.as_fd(), SocketFlags::CLOEXEC).is_ok();
+        // Nobody there any more, or still no descriptor: then the next one.
+        let _ = accept_now(self.listener.get_ref());
         *spare = spare_descriptor();
-        turned_away
     }
 
     fn admit_group(&self) -> Result<(), BindError> {
@@ -202,10 +233,22 @@ impl Drop for PortListener {
     }
 }
 
-fn listen(path: &Path) -> io::Result<Listener> {
+fn listen(path: &Path) -> io::Result<AsyncFd<Arc<GuardedSocket>>> {
     let name = path.as_os_str().to_fs_name::<GenericFilePath>()?;
-    // reclaim_name(false): interprocess unlinks by path, which may be somebody else's socket by then.
-    ListenerOptions::new().name(name).mode(OWNER_ONLY).reclaim_name(false).create_tokio_as::<Listener>()
+    let listener = ListenerOptions::new()
+        .name(name)
+        .mode(OWNER_ONLY)
+        // interprocess unlinks by path, which may be somebody else's socket by then.
+        .reclaim_name(false)
+        .nonblocking(ListenerNonblockingMode::Both)
+        .create_sync_as::<Listener>()?;
+    Arc::new(GuardedSocket::new(listener.into())).register(Interest::READABLE)
+}
+
+/// A connection that waits already; `WouldBlock` where none does.
+fn accept_now(listener: &GuardedSocket) -> io::Result<IpcStream> {
+    let socket = accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+    Ok(IpcStream::new(socket.into()))
 }
 
 /// Leaves `path` free, or says who has it.

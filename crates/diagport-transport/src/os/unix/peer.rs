@@ -2,6 +2,8 @@
 
 use std::io;
 
+use interprocess::local_socket::traits::StreamCommon as _;
+use interprocess::os::unix::uds_local_socket::Stream;
 use tokio::net::UnixStream;
 
 /// Credentials of a peer, taken by the kernel when the connection was made.
@@ -16,12 +18,26 @@ pub struct PeerIdentity {
 }
 
 impl PeerIdentity {
-    // Not interprocess's `peer_creds`: it takes pid 0, which is how the kernel names a process of a foreign pid
-    // namespace (a sidecar container on a shared volume), for an unconnected socket.
-    pub(crate) fn of(socket: &UnixStream) -> io::Result<Self> {
-        let credentials = socket.peer_cred()?;
-        let pid = credentials.pid().and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0);
-        Ok(Self { pid, uid: credentials.uid(), gid: credentials.gid() })
+    pub(super) fn of(socket: &Stream) -> io::Result<Self> {
+        match socket.peer_creds() {
+            Ok(peer) => Ok(Self {
+                pid: peer.pid().and_then(|pid| u32::try_from(pid).ok()),
+                uid: peer.euid().ok_or(io::ErrorKind::Unsupported)?,
+                gid: peer.egid().ok_or(io::ErrorKind::Unsupported)?,
+            }),
+            // It takes pid 0, which is how the kernel names a process of a foreign pid namespace (a sidecar container on a shared
+            // volume), for an unconnected socket.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                Self::of_foreign_namespace(socket)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn of_foreign_namespace(socket: &Stream) -> io::Result<Self> {
+        let peer = UnixStream::from_std(socket.inner().try_clone()?)?.peer_cred()?;
+        let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0);
+        Ok(Self { pid, uid: peer.uid(), gid: peer.gid() })
     }
 }
 

@@ -1,30 +1,40 @@
 //! One connection, as tasks see it.
 
-use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use interprocess::os::unix::uds_local_socket::tokio::Stream;
+use interprocess::os::unix::uds_local_socket::Stream;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, Shutdown, recvmsg,
-};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf};
-use tokio::net::UnixStream;
 
 use super::blocking::BlockingStream;
+use super::guarded_socket::{GuardedSocket, PassedDescriptor};
 use super::peer::PeerIdentity;
 
 /// A connected socket.
 ///
 /// Writing to a peer that has gone is an error value; the process's SIGPIPE disposition is neither used nor changed.
-/// Dropping it closes the connection. `AsyncWrite::shutdown` is a real half-close.
+/// Dropping it closes the connection and never waits. `AsyncWrite::shutdown` is a real half-close.
+///
+/// It is registered with the runtime when it first has to wait. Most requests are there when we look and most replies find room,
+/// so most connections never are.
 #[derive(Debug)]
 pub struct IpcStream {
-    socket: Stream,
+    socket: Arc<GuardedSocket>,
+    registered: Option<Registered>,
+    peer: Option<PeerIdentity>,
     descriptors: PassedDescriptors,
+}
+
+#[derive(Debug)]
+struct Registered {
+    waiting: AsyncFd<Arc<GuardedSocket>>,
+    interest: Interest,
 }
 
 /// What happens to descriptors that the peer attaches to its bytes.
@@ -33,19 +43,38 @@ enum PassedDescriptors {
     /// The kernel throws them away.
     Discard,
     /// The first is kept, later ones are closed on arrival: a peer cannot fill our table.
-    KeepFirst(Option<OwnedFd>),
+    KeepFirst(Option<PassedDescriptor>),
 }
 
-/// Room for what one read may carry. What does not fit is closed by the kernel.
-const DESCRIPTORS_PER_READ: usize = 4;
+/// What [`IpcStream::take_received`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Received {
+    /// That many bytes.
+    Bytes(usize),
+    /// Nothing, so far.
+    Nothing,
+    /// The peer has ended its direction, or the connection is broken.
+    End,
+}
 
 impl IpcStream {
+    /// Takes over a connected, non-blocking socket.
+    pub(super) fn new(socket: Stream) -> Self {
+        let peer = PeerIdentity::of(&socket).ok();
+        Self {
+            socket: Arc::new(GuardedSocket::new(socket.into())),
+            registered: None,
+            peer,
+            descriptors: PassedDescriptors::Discard,
+        }
+    }
+
     /// Who connected (or, on an outgoing connection, who listens).
     ///
     /// # Errors
-    /// The operating system's answer for a socket that was never connected.
+    /// The operating system did not say, when the connection was made.
     pub fn peer_identity(&self) -> io::Result<PeerIdentity> {
-        PeerIdentity::of(self.socket.inner())
+        self.peer.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// Ends our direction: the peer reads the end, and can still send. Bytes already written arrive.
@@ -53,7 +82,7 @@ impl IpcStream {
     /// # Errors
     /// The operating system's answer; harmless when the peer has already gone.
     pub fn shutdown_write(&self) -> io::Result<()> {
-        Ok(rustix::net::shutdown(&self.socket, Shutdown::Write)?)
+        self.socket.shutdown_write()
     }
 
     /// Whether the peer has closed the whole connection. A peer that only ended its own direction has not.
@@ -64,7 +93,8 @@ impl IpcStream {
 
     /// From now on a descriptor that arrives with any byte is kept (the first; later ones are closed).
     ///
-    /// Without this call descriptors are discarded by the kernel, so that a peer cannot place any in our process.
+    /// Without this call descriptors are discarded by the kernel, so that a peer cannot place any in our process; but then their
+    /// close is this thread's, for as long as it takes. Call it for peers that are not trusted.
     pub fn keep_passed_descriptor(&mut self) {
         if matches!(self.descriptors, PassedDescriptors::Discard) {
             self.descriptors = PassedDescriptors::KeepFirst(None);
@@ -72,7 +102,7 @@ impl IpcStream {
     }
 
     /// Takes the descriptor that has arrived, if one has.
-    pub fn take_passed_descriptor(&mut self) -> Option<OwnedFd> {
+    pub fn take_passed_descriptor(&mut self) -> Option<PassedDescriptor> {
         match &mut self.descriptors {
             PassedDescriptors::Discard => None,
             PassedDescriptors::KeepFirst(kept) => kept.take(),
@@ -84,7 +114,7 @@ impl IpcStream {
     ///
     /// # Errors
     /// Errors of the read.
-    pub async fn receive_descriptor(&mut self, limit_bytes: usize) -> io::Result<Option<OwnedFd>> {
+    pub async fn receive_descriptor(&mut self, limit_bytes: usize) -> io::Result<Option<PassedDescriptor>> {
         self.keep_passed_descriptor();
         for _ in 0..limit_bytes {
             if let Some(descriptor) = self.take_passed_descriptor() {
@@ -97,45 +127,119 @@ impl IpcStream {
         Ok(self.take_passed_descriptor())
     }
 
+    /// Ends the registration with the runtime, so that nothing the peer does wakes anybody; the next wait makes a new one.
+    pub fn leave_runtime(&mut self) {
+        self.registered = None;
+    }
+
+    /// Takes what has been received, without waiting and without the runtime.
+    pub fn take_received(&mut self, buffer: &mut [u8]) -> Received {
+        loop {
+            match self.descriptors.receive(&self.socket, buffer) {
+                Ok(0) => return Received::End,
+                Ok(bytes) => return Received::Bytes(bytes),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return Received::Nothing,
+                    io::ErrorKind::Interrupted => {}
+                    _ => return Received::End,
+                },
+            }
+        }
+    }
+
     /// Leaves the runtime, for a thread of one's own. The descriptor stays non-blocking.
     ///
-    /// # Errors
-    /// The runtime could not give the descriptor up.
-    pub fn into_blocking(self) -> io::Result<BlockingStream> {
-        Ok(BlockingStream::new(OwnedFd::try_from(self.socket)?))
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn into_blocking(self) -> BlockingStream {
+        let Self { socket, registered, .. } = self;
+        drop(registered);
+        let socket = Arc::into_inner(socket).expect("invariant: only the registration shared it");
+        BlockingStream::new(socket)
     }
 
     /// Two connected streams without a file, for tests of what runs on top.
     ///
     /// # Errors
-    /// No descriptors, or no runtime.
+    /// No descriptors.
     pub fn pair() -> io::Result<(Self, Self)> {
-        let (left, right) = UnixStream::pair()?;
-        Ok((Self::from(Stream::from(left)), Self::from(Stream::from(right))))
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (left, right) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        Ok((Self::new(left.into()), Self::new(right.into())))
     }
-}
 
-/// One read that keeps the first descriptor arriving with it.
-fn receive(socket: &Stream, kept: &mut Option<OwnedFd>, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_PER_READ))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let result = recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    if result.flags.contains(ReturnFlags::CTRUNC) {
-        tracing::debug!("more descriptors arrived than one read holds; the rest was closed");
-    }
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-            for descriptor in descriptors {
-                kept.get_or_insert(descriptor);
+    fn poll_io<T>(
+        &mut self,
+        interest: Interest,
+        context: &mut Context<'_>,
+        mut attempt: impl FnMut(&GuardedSocket, &mut PassedDescriptors) -> io::Result<T>,
+    ) -> Poll<io::Result<T>> {
+        let Self { socket, registered, descriptors, .. } = self;
+        if !registered.as_ref().is_some_and(|registered| covers(registered.interest, interest)) {
+            match attempt(socket, descriptors) {
+                Err(error) if is_passing(&error) => {}
+                done => return Poll::Ready(done),
+            }
+        }
+        let registered = Registered::for_interest(registered, socket, interest)?;
+        loop {
+            let mut ready = ready!(registered.poll_ready(interest, context))?;
+            match ready.try_io(|socket| attempt(socket.get_ref(), descriptors)) {
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(done) => return Poll::Ready(done),
+                // Not any more: wait for the next time.
+                Err(_) => {}
             }
         }
     }
-    Ok(result.bytes)
 }
 
-impl From<Stream> for IpcStream {
-    fn from(socket: Stream) -> Self {
-        Self { socket, descriptors: PassedDescriptors::Discard }
+impl Registered {
+    /// The registration that waits for that, made or widened if need be.
+    fn for_interest<'a>(
+        slot: &'a mut Option<Self>,
+        socket: &Arc<GuardedSocket>,
+        interest: Interest,
+    ) -> io::Result<&'a Self> {
+        let interest = match slot.take() {
+            Some(registered) if covers(registered.interest, interest) => {
+                return Ok(slot.insert(registered));
+            }
+            Some(registered) => registered.interest | interest,
+            None => interest,
+        };
+        let waiting = socket.register(interest)?;
+        Ok(slot.insert(Self { waiting, interest }))
+    }
+
+    fn poll_ready(
+        &self,
+        interest: Interest,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<tokio::io::unix::AsyncFdReadyGuard<'_, Arc<GuardedSocket>>>> {
+        if interest.is_readable() {
+            self.waiting.poll_read_ready(context)
+        } else {
+            self.waiting.poll_write_ready(context)
+        }
+    }
+}
+
+fn covers(has: Interest, wanted: Interest) -> bool {
+    (has.is_readable() || !wanted.is_readable()) && (has.is_writable() || !wanted.is_writable())
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+impl PassedDescriptors {
+    fn receive(&mut self, socket: &GuardedSocket, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Discard => socket.receive(buffer),
+            Self::KeepFirst(kept) => socket.receive_with_descriptors(buffer, kept),
+        }
     }
 }
 
@@ -151,39 +255,17 @@ impl AsyncRead for IpcStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self { socket, descriptors } = self.get_mut();
-        let PassedDescriptors::KeepFirst(kept) = descriptors else {
-            return Pin::new(socket).poll_read(context, buffer);
-        };
-        loop {
-            ready!(socket.inner().poll_read_ready(context))?;
-            let attempt = || receive(socket, kept, buffer.initialize_unfilled());
-            match socket.inner().try_io(Interest::READABLE, attempt) {
-                Ok(received) => {
-                    buffer.advance(received);
-                    return Poll::Ready(Ok(()));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
+        let received = ready!(self.get_mut().poll_io(Interest::READABLE, context, |socket, descriptors| {
+            descriptors.receive(socket, buffer.initialize_unfilled())
+        }))?;
+        buffer.advance(received);
+        Poll::Ready(Ok(()))
     }
 }
 
 impl AsyncWrite for IpcStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let socket = &self.get_mut().socket;
-        loop {
-            ready!(socket.inner().poll_write_ready(context))?;
-            // Not the stream's own write: whether that asks for no SIGPIPE depends on the standard library's version.
-            let attempt = || Ok(rustix::net::send(socket, bytes, SendFlags::NOSIGNAL)?);
-            match socket.inner().try_io(Interest::WRITABLE, attempt) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                done => return Poll::Ready(done),
-            }
-        }
+        self.get_mut().poll_io(Interest::WRITABLE, context, |socket, _| socket.send(bytes))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
