@@ -274,6 +274,7 @@ impl EventBuffer {
 
     /// A chunk of `wanted_bytes`, or of less if only less is left, but of at least `needed_bytes`.
     /// Only an empty queue or its front gets one; in Block mode everybody else is queued, once (`queued` says it already is).
+    // spec: SES-BLOCK-3
     pub(crate) fn acquire(
         &self,
         lane: &Arc<Lane>,

@@ -1,6 +1,7 @@
 //! What one thread has written for one session.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::chunk::{Chunk, MAX_PAYLOAD_BYTES, Record};
@@ -32,6 +33,8 @@ pub struct Lane {
     id: u64,
     thread: Arc<ProducerThread>,
     buffer: Arc<EventBuffer>,
+    /// Says what `state` says, to a thread that only wants to know whether to forget the lane. Set with the state locked, never cleared.
+    over: AtomicBool,
     state: Mutex<LaneState>,
 }
 
@@ -87,7 +90,7 @@ impl Lane {
             waiting: Waiting::No,
             life: Life::Open,
         };
-        Self { id, thread, buffer, state: Mutex::new(state) }
+        Self { id, thread, buffer, over: AtomicBool::new(false), state: Mutex::new(state) }
     }
 
     /// Unique in its session, never reused.
@@ -113,7 +116,7 @@ impl Lane {
     pub fn write(self: &Arc<Self>, guard: &ProducerGuard<'_>, ticks: i64, record: &Record<'_>) -> LaneWrite {
         debug_assert!(std::ptr::eq(guard.thread(), &raw const *self.thread), "a lane belongs to one thread");
         let mut state = lock(&self.state);
-        if let Some(outcome) = state.not_open() {
+        if let Some(outcome) = self.not_open(&mut state) {
             return outcome;
         }
         let needed = record.encoded_bytes();
@@ -163,14 +166,30 @@ impl Lane {
     pub fn discard(&self, guard: &ProducerGuard<'_>) -> LaneWrite {
         debug_assert!(std::ptr::eq(guard.thread(), &raw const *self.thread), "a lane belongs to one thread");
         let mut state = lock(&self.state);
-        state.not_open().unwrap_or_else(|| state.drop_one())
+        self.not_open(&mut state).unwrap_or_else(|| state.drop_one())
     }
 
-    /// Whether it takes nothing more, so that its thread can forget it.
+    /// Whether it takes nothing more, so that its thread can forget it. Whoever learns of a later session in some way that orders
+    /// memory sees the lanes of the earlier ones closed; otherwise it may hear of it late, and write in vain.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        let state = lock(&self.state);
-        state.life != Life::Open && state.waiting != Waiting::Abandoned
+        // Relaxed: nothing else is concluded from it.
+        self.over.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, state: &LaneState) {
+        if state.life != Life::Open && state.waiting != Waiting::Abandoned {
+            self.over.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn not_open(&self, state: &mut LaneState) -> Option<LaneWrite> {
+        if state.waiting == Waiting::Abandoned {
+            state.waiting = Waiting::No;
+            self.note(state);
+            return Some(LaneWrite::Dropped);
+        }
+        (state.life != Life::Open).then_some(LaneWrite::Disabled)
     }
 
     pub(crate) fn totals(&self) -> BufferTotals {
@@ -191,6 +210,7 @@ impl Lane {
             state.life = Life::Closed;
             // Whoever aborted may not have come to this lane yet, and the last take must see the count.
             state.abandon();
+            self.note(&state);
         }
         drop(state);
         self.thread.unpark();
@@ -205,9 +225,17 @@ impl Lane {
         }
         chunks.append(&mut state.chunks);
         if liveness == Liveness::Ended {
+            // A close may be under way on another thread, and this take must see the count.
+            state.abandon();
             state.life = Life::Taken;
+            self.note(&state);
         }
-        state.attempts
+        let attempts = state.attempts;
+        drop(state);
+        if liveness == Liveness::Ended {
+            self.thread.unpark();
+        }
+        attempts
     }
 
     pub(crate) fn is_taken(&self) -> bool {
@@ -225,14 +253,6 @@ pub enum Liveness {
 }
 
 impl LaneState {
-    fn not_open(&mut self) -> Option<LaneWrite> {
-        if self.waiting == Waiting::Abandoned {
-            self.waiting = Waiting::No;
-            return Some(LaneWrite::Dropped);
-        }
-        (self.life != Life::Open).then_some(LaneWrite::Disabled)
-    }
-
     fn abandon(&mut self) {
         if self.waiting == Waiting::Queued {
             self.attempts += 1;

@@ -164,6 +164,54 @@ fn invariant_3_the_queue_is_strict() {
     assert!(play.bell.parked.load(Ordering::Relaxed) >= 4, "the reader hears of each");
 }
 
+/// Invariant 3: one large chunk that is freed lets as many small waiters go as it holds, each woken by the one before it.
+#[test]
+fn invariant_3_one_freed_chunk_lets_many_go() {
+    let mut play = Play::new(BufferingMode::Block, 1 << 20);
+    let hog = play.producer(0, Parking::Allowed);
+    let mut large = 0;
+    while play.write_bytes(&hog, &[0; 60_000]) == LaneWrite::Written {
+        large += 1;
+    }
+    let small: Vec<_> = (1..=8).map(|id| play.producer(id, Parking::Allowed)).collect();
+    let waiting: Vec<_> = small
+        .iter()
+        .filter(|producer| play.write_bytes(producer, &[0; 3_000]) == LaneWrite::Blocked)
+        .collect();
+    assert_eq!(waiting.len(), 8, "nobody overtakes the hog, though there is room for small ones");
+    let mut taken = Vec::new();
+    play.buffer.collect(|take| taken.append(take.chunks));
+    assert_eq!(taken.len(), large);
+    // Two chunks: the front needs one, the eight others share the second.
+    play.buffer.release(taken.pop().unwrap());
+    hog.thread.park();
+    assert_eq!(play.write_bytes(&hog, &[0; 60_000]), LaneWrite::Written);
+    play.buffer.release(taken.pop().unwrap());
+    for producer in &waiting {
+        producer.thread.park(); // woken by the release, then each by the one before
+        assert_eq!(play.write_bytes(producer, &[0; 3_000]), LaneWrite::Written);
+    }
+    assert_eq!(play.buffer.waiting_count(), 0);
+    taken.into_iter().for_each(|chunk| play.buffer.release(chunk));
+    assert_eq!(totals(&play).1, 0);
+}
+
+/// Invariant 3: a wake-up that comes before its thread has parked is kept.
+#[test]
+fn invariant_3_a_wake_up_between_the_write_and_the_park_is_kept() {
+    let mut play = Play::new(BufferingMode::Block, BUDGET);
+    let a = play.producer(1, Parking::Allowed);
+    play.fill(&a);
+    play.read(); // frees capacity before the thread has parked
+    a.thread.park();
+    assert_eq!(play.write(&a), LaneWrite::Written);
+    a.thread.unpark(); // one more than is needed
+    a.thread.park();
+    play.fill(&a);
+    assert_eq!(play.write(&a), LaneWrite::Blocked, "a stray wake-up leaves the place in the queue");
+    assert_eq!(play.buffer.waiting_count(), 1);
+}
+
 /// Invariant 4: the buffer of a parked producer can be read, and its lane stays.
 #[test]
 fn invariant_4_a_parked_producers_buffer_is_readable() {

@@ -101,4 +101,4 @@ pub use totals::Totals;
 pub use trace_info::TraceInfo;
 pub use utc_time::UtcTime;
 pub use warning::{MAX_KEPT_WARNINGS, Warning, WarningKind};
-pub use writer::{EventRow, Writer};
+pub use writer::{EventRow, LARGE_PAYLOAD_BYTES, Writer};

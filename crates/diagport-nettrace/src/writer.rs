@@ -12,6 +12,13 @@ use crate::framing::{
 use crate::metadata_encode::encode_metadata;
 use crate::{EventMetadata, TraceInfo};
 
+/// An event with a payload of so many bytes or more gets a block of its own from [`Writer::event`].
+pub const LARGE_PAYLOAD_BYTES: usize = 32 << 10;
+/// The most that a block adds to what is in it: type object, size, padding, end.
+const OBJECT_BYTES: usize = 64;
+/// What the map of stacks takes for each besides its frames, about.
+const STACK_ENTRY_BYTES: usize = 80;
+
 /// One event as a writer takes it.
 // spec: NT4-BLOB-1
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +52,8 @@ pub struct EventRow<'a> {
 ///
 /// The output grows by whole objects only, in batches Metadata, Stack, Event; take it with [`Writer::output`] and give it
 /// back with [`Writer::clear_output`]. Nothing here blocks or fails; memory is three open blocks, the output, and one entry
-/// for each distinct stack since the last sequence point.
+/// for each distinct stack since the last sequence point; [`Writer::encoded_bytes`] and [`Writer::stack_cache_bytes`] say how
+/// much, so that a caller with a limit can act.
 #[derive(Debug)]
 pub struct Writer {
     output: Vec<u8>,
@@ -122,8 +130,8 @@ impl Writer {
     // spec: NT4-STACK-1
     pub fn stack(&mut self, frames: &[u64]) -> u32 {
         let frames = &frames[..frames.len().min(MAX_STACK_BYTES / self.pointer_size)];
-        if let Some(id) = self.stacks.ids.get(frames) {
-            return *id;
+        if let Some(id) = self.stacks.id_of(frames) {
+            return id;
         }
         let bytes = frames.len() * self.pointer_size;
         if self.stacks.is_full_for(bytes) {
@@ -132,7 +140,8 @@ impl Writer {
         self.stacks.push(frames, self.pointer_size)
     }
 
-    /// Writes an event into the open block; a block that is full goes to the output first, with the blocks it needs.
+    /// Writes an event into the open block; a block that is full goes to the output first, with the blocks it needs. So does a
+    /// payload of [`LARGE_PAYLOAD_BYTES`] or more, in a block of its own.
     ///
     /// A payload above [`MAX_EVENT_PAYLOAD_BYTES`] would corrupt readers, so such an event is left out; the hole in its
     /// thread's numbers then tells readers of the loss (NT4-LIMIT-2).
@@ -145,7 +154,8 @@ impl Writer {
         if row.payload.len() > MAX_EVENT_PAYLOAD_BYTES {
             return;
         }
-        if self.events.is_full_for(row.payload.len()) || self.events.splits_before(row) {
+        let large = row.payload.len() >= LARGE_PAYLOAD_BYTES;
+        if large || self.events.is_full_for(row.payload.len()) || self.events.splits_before(row) {
             self.flush();
         }
         let header = BlobHeader {
@@ -161,7 +171,18 @@ impl Writer {
             sorted: row.sorted,
             payload_bytes: row.payload.len() as u32, // at most 65,535, checked above
         };
-        self.events.push(&header, row.payload);
+        if large {
+            self.put_lone_event(&header, row.payload);
+        } else {
+            self.events.push(&header, row.payload);
+        }
+    }
+
+    /// An event in a block of its own, laid into the output at once: its bytes are not held twice.
+    fn put_lone_event(&mut self, header: &BlobHeader, payload: &[u8]) {
+        let mut head = block_header(header.ticks, header.ticks).to_vec();
+        header.encode(&BlobHeader::ZERO, &mut head);
+        self.put_block(EVENT_BLOCK_NAME, &[&head, payload]);
     }
 
     /// Closes the open blocks, writes a sequence point and forgets all stacks.
@@ -199,15 +220,15 @@ impl Writer {
         let mut stacks = std::mem::take(&mut self.stacks);
         let mut events = std::mem::take(&mut self.events);
         if !metadata.blobs.is_empty() {
-            self.put_block(METADATA_BLOCK_NAME, &metadata.header(), &metadata.blobs);
+            self.put_block(METADATA_BLOCK_NAME, &[&metadata.header(), &metadata.blobs]);
             metadata.restart();
         }
         if stacks.count > 0 {
-            self.put_block(STACK_BLOCK_NAME, &stacks.header(), &stacks.bytes);
+            self.put_block(STACK_BLOCK_NAME, &[&stacks.header(), &stacks.bytes]);
             stacks.restart();
         }
         if !events.blobs.is_empty() {
-            self.put_block(EVENT_BLOCK_NAME, &events.header(), &events.blobs);
+            self.put_block(EVENT_BLOCK_NAME, &[&events.header(), &events.blobs]);
             events.restart();
         }
         (self.metadata, self.stacks, self.events) = (metadata, stacks, events);
@@ -234,6 +255,16 @@ impl Writer {
         self.output.clear();
     }
 
+    /// Bytes of the output and of the open blocks: about what comes out at the next flush.
+    pub fn encoded_bytes(&self) -> usize {
+        self.output.len() + self.metadata.blobs.len() + self.stacks.bytes.len() + self.events.blobs.len()
+    }
+
+    /// Memory, about, that the stacks since the last sequence point take so that each is written once. A sequence point frees it.
+    pub fn stack_cache_bytes(&self) -> usize {
+        self.stacks.cache_bytes
+    }
+
     /// True when something written is still in an open block, so that [`Writer::flush`] would add to the output.
     pub fn has_pending(&self) -> bool {
         !self.metadata.blobs.is_empty() || !self.events.blobs.is_empty() || self.stacks.count > 0
@@ -249,13 +280,16 @@ impl Writer {
         self.output.push(TAG_END);
     }
 
-    fn put_block(&mut self, name: &str, header: &[u8], body: &[u8]) {
-        self.output.reserve(body.len() + 80);
+    fn put_block(&mut self, name: &str, parts: &[&[u8]]) {
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        if self.output.len() < bytes {
+            // Exact: whoever takes the output after each batch never needs more. Doubling is for those who let it grow.
+            self.output.reserve_exact(bytes + OBJECT_BYTES);
+        }
         self.begin_object(name, BLOCK_VERSION);
-        self.output.extend_from_slice(&size_field(header.len() + body.len()));
+        self.output.extend_from_slice(&size_field(bytes));
         self.pad();
-        self.output.extend_from_slice(header);
-        self.output.extend_from_slice(body);
+        parts.iter().for_each(|part| self.output.extend_from_slice(part));
         self.output.push(TAG_END);
     }
 
@@ -268,6 +302,16 @@ impl Writer {
 
 fn size_field(bytes: usize) -> [u8; 4] {
     i32::try_from(bytes).expect("invariant: a block holds about 100 KB or one definition").to_le_bytes()
+}
+
+// spec: NT4-BLOCK-2
+fn block_header(min_ticks: i64, max_ticks: i64) -> [u8; BLOCK_HEADER_BYTES as usize] {
+    let mut header = [0; BLOCK_HEADER_BYTES as usize];
+    header[0..2].copy_from_slice(&BLOCK_HEADER_BYTES.to_le_bytes());
+    header[2..4].copy_from_slice(&FLAG_COMPRESSED.to_le_bytes());
+    header[4..12].copy_from_slice(&min_ticks.to_le_bytes());
+    header[12..20].copy_from_slice(&max_ticks.to_le_bytes());
+    header
 }
 
 /// An open EventBlock or MetadataBlock.
@@ -310,14 +354,8 @@ impl BlobBlock {
         self.previous = Some(*header);
     }
 
-    // spec: NT4-BLOCK-2
     fn header(&self) -> [u8; BLOCK_HEADER_BYTES as usize] {
-        let mut header = [0; BLOCK_HEADER_BYTES as usize];
-        header[0..2].copy_from_slice(&BLOCK_HEADER_BYTES.to_le_bytes());
-        header[2..4].copy_from_slice(&FLAG_COMPRESSED.to_le_bytes());
-        header[4..12].copy_from_slice(&self.min_ticks.to_le_bytes());
-        header[12..20].copy_from_slice(&self.max_ticks.to_le_bytes());
-        header
+        block_header(self.min_ticks, self.max_ticks)
     }
 
     fn restart(&mut self) {
@@ -334,11 +372,18 @@ struct StackBlock {
     /// Last id given out in this region; ids start at 1.
     last_id: u32,
     ids: HashMap<Box<[u64]>, u32>,
+    /// By far the most frequent stack needs no hash.
+    empty_id: Option<u32>,
+    cache_bytes: usize,
 }
 
 impl StackBlock {
     fn new() -> Self {
         Self::default()
+    }
+
+    fn id_of(&self, frames: &[u64]) -> Option<u32> {
+        if frames.is_empty() { self.empty_id } else { self.ids.get(frames).copied() }
     }
 
     fn is_full_for(&self, stack_bytes: usize) -> bool {
@@ -352,7 +397,12 @@ impl StackBlock {
         }
         self.count += 1;
         self.last_id += 1;
-        self.ids.insert(frames.into(), self.last_id);
+        if frames.is_empty() {
+            self.empty_id = Some(self.last_id);
+        } else {
+            self.ids.insert(frames.into(), self.last_id);
+            self.cache_bytes += size_of_val(frames) + STACK_ENTRY_BYTES;
+        }
         self.last_id
     }
 
@@ -373,5 +423,7 @@ impl StackBlock {
         self.restart();
         self.last_id = 0;
         self.ids.clear();
+        self.empty_id = None;
+        self.cache_bytes = 0;
     }
 }

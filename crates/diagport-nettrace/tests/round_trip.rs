@@ -11,6 +11,7 @@ use diagport_nettrace::{
     UtcTime, WarningKind, Writer,
 };
 use proptest::prelude::*;
+use streams::keep::keep;
 use streams::{objects, read_in_pieces};
 
 /// One call on the writer.
@@ -190,8 +191,9 @@ fn tell(calls: &[Call], pointer_size: u32) -> (Vec<u8>, Story) {
                     sorted: row.sorted,
                     payload: &row.payload,
                 };
+                let before = writer.encoded_bytes();
                 writer.event(&event);
-                assert!(writer.has_pending());
+                assert!(writer.encoded_bytes() > before + row.payload.len());
                 let frames = row
                     .frames
                     .as_ref()
@@ -344,8 +346,11 @@ fn full_blocks_go_out_by_themselves() {
             7,
         );
     }
+    // As every stream should end: TraceEvent 2.0 looks ahead, and a definition as the last thing is too near to the end for it.
+    writer.sequence_point(11, [(1, 1_000)]);
     writer.finish();
     check_blocks(writer.output());
+    keep(writer.output(), 0);
     let story = hear(writer.output(), 4_096);
     assert_eq!((story.definitions.len(), story.events.len()), (3_001, 1_000));
     assert!(
@@ -374,9 +379,29 @@ fn what_would_corrupt_readers_is_not_written() {
     writer.event(&EventRow { sequence: 2, ..plain_row(&larger) });
     writer.event(&EventRow { sequence: 3, ..plain_row(&[]) });
     writer.finish();
+    keep(writer.output(), 1);
     let story = hear(writer.output(), usize::MAX);
     assert_eq!(story.events.iter().map(|(header, _, _)| header.sequence).collect::<Vec<_>>(), [1, 3]);
     assert_eq!(story.events[0].2.as_ref().map(Vec::len), Some(65_527 / 8));
     let cut = &story.definitions[0];
     assert_eq!((cut.provider.as_str(), cut.fields[0].name.as_str()), ("Name", "field"));
+}
+
+/// A caller that keeps a limit goes by these figures.
+// spec-test: NT4-STACK-1
+#[test]
+fn the_memory_of_stacks_is_told_and_ends_at_a_sequence_point() {
+    let mut writer = Writer::new(&info(8));
+    writer.define(&EventMetadata::default(), 10, 7);
+    let empty = writer.stack(&[]);
+    assert_eq!((writer.stack(&[]), writer.stack_cache_bytes()), (empty, 0), "the empty one costs nothing");
+    for frame in 1..=1_000 {
+        let id = writer.stack(&[frame; 50]);
+        assert_eq!(writer.stack(&[frame; 50]), id);
+    }
+    assert!((400_000..600_000).contains(&writer.stack_cache_bytes()), "{}", writer.stack_cache_bytes());
+    writer.sequence_point(11, [(1, 0)]);
+    assert_eq!(writer.stack_cache_bytes(), 0);
+    assert_eq!((writer.stack(&[7; 50]), writer.stack(&[])), (1, 2), "ids begin again");
+    assert_eq!(writer.encoded_bytes(), writer.output().len() + 4 + 400 + 4);
 }

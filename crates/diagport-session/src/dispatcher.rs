@@ -23,7 +23,7 @@ struct QueueState {
     closed: bool,
 }
 
-/// Queueing never runs a job and never waits for one, so it is safe under the pipe's lock.
+/// Queueing runs nothing, waits for nothing and logs nothing (a program's log may write events), so it is safe under the pipe's lock.
 #[derive(Default)]
 pub(crate) struct Dispatcher {
     queue: Arc<Queue>,
@@ -32,18 +32,26 @@ pub(crate) struct Dispatcher {
 impl Dispatcher {
     // spec: SES-CALLBACK-1
     pub(crate) fn queue(&self, job: impl FnOnce() + Send + 'static) {
-        let mut state = lock(&self.queue.state);
-        state.jobs.push_back(Box::new(job));
-        if !state.started {
-            let queue = Arc::clone(&self.queue);
-            let spawned = thread::Builder::new().name("diagport-calls".into()).spawn(move || queue.run());
-            match spawned {
-                Ok(_) => state.started = true,
-                // The jobs stay queued; the next one tries again.
-                Err(error) => tracing::error!(%error, "no thread for provider callbacks"),
-            }
-        }
+        lock(&self.queue.state).jobs.push_back(Box::new(job));
         self.queue.changed.notify_one();
+    }
+
+    /// Starts the thread if there is something for it to do. Not under a lock.
+    pub(crate) fn run_queued(&self) {
+        {
+            let mut state = lock(&self.queue.state);
+            if state.started || state.jobs.is_empty() {
+                return;
+            }
+            state.started = true;
+        }
+        let queue = Arc::clone(&self.queue);
+        let spawned = thread::Builder::new().name("diagport-calls".into()).spawn(move || queue.run());
+        if let Err(error) = spawned {
+            // The jobs stay queued; whoever queues the next one tries again.
+            lock(&self.queue.state).started = false;
+            tracing::error!(%error, "no thread for provider callbacks");
+        }
     }
 }
 

@@ -28,30 +28,33 @@ pub(crate) fn spawn(session: Arc<SessionCore>, sink: Box<dyn Sink>) -> io::Resul
 fn run(session: &Arc<SessionCore>, sink: Box<dyn Sink>) {
     // What this thread itself writes as a producer must not wait for it.
     never_park();
-    let reason = catch_unwind(AssertUnwindSafe(|| {
-        let mut drain = Drain {
-            session: Arc::clone(session),
-            stream: Stream::new(Arc::clone(session), sink),
-            merge: Merge::default(),
-        };
-        let reason = match drain.serve() {
-            Ok(()) => EndReason::Stopped,
-            Err(reason) => reason,
-        };
-        // Before the sink is closed, which may take its time: producers are let go, providers know.
-        session.begin_stop(reason.clone());
-        drain.stream.close();
-        reason
-    }))
-    .unwrap_or_else(|panic| EndReason::Panicked(panic_text(&*panic).to_owned()));
-    match &reason {
+    let mut drain = Drain {
+        session: Arc::clone(session),
+        stream: Stream::new(Arc::clone(session), sink),
+        merge: Merge::default(),
+    };
+    let mut reason = match catch_unwind(AssertUnwindSafe(|| drain.serve())) {
+        Ok(Ok(())) => EndReason::Stopped,
+        Ok(Err(reason)) => reason,
+        Err(panic) => EndReason::Panicked(panic_text(&*panic).to_owned()),
+    };
+    // Before the sink is closed, which may take its time: producers are let go, providers know, memory is given back.
+    session.begin_stop(reason.clone());
+    let Drain { stream, merge, .. } = drain;
+    merge.give_back(&session.buffer);
+    if let Err(panicked) = stream.close()
+        && reason == EndReason::Stopped
+    {
+        reason = panicked;
+    }
+    session.finish(reason.clone());
+    // Last: a program's log is foreign code too, and nobody waits any more.
+    match reason {
         EndReason::Stopped => {}
         // The usual way for a client to leave.
         EndReason::PeerClosed => tracing::debug!(session = %session.id, "the session's peer has gone"),
         reason => tracing::warn!(session = %session.id, ?reason, "session cut"),
     }
-    session.begin_stop(reason.clone());
-    session.finish(reason);
 }
 
 struct Drain {
@@ -71,7 +74,7 @@ impl Drain {
             if self.session.is_stopping() {
                 break;
             }
-            if self.stream.peer_closed() {
+            if self.stream.peer_closed()? {
                 return Err(EndReason::PeerClosed);
             }
             let boundary = self.session.pipe.clock.ticks();
@@ -114,7 +117,7 @@ impl Drain {
             let thread = capture_thread(&lane);
             let mut holding = std::mem::take(&mut cursor.holding);
             while let Some(record) = cursor.front(run) {
-                if stream.is_full_for(record.payload.len()) {
+                if stream.is_full_for(&record) {
                     stream.send()?;
                 }
                 let lost = cursor.lost_before(&record);
@@ -127,12 +130,17 @@ impl Drain {
             merge.end_run(run);
         }
         let left = merge.settle(|cursor, lost, liveness| {
+            // Threads that lost everything have an info event each: with many of them, more than one piece.
+            if stream.is_full() {
+                stream.send()?;
+            }
             let lane = Arc::clone(cursor.lane());
             stream.loss(&mut cursor.holding, capture_thread(&lane), lost);
             if liveness == Liveness::Ended {
                 stream.release(&mut cursor.holding);
             }
-        });
+            Ok(())
+        })?;
         if left {
             session.signal.wake(WakeReason::FirstRecord);
         }

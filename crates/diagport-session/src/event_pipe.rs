@@ -117,7 +117,7 @@ impl EventPipe {
 
     /// Stops every session and refuses new ones. Returns when all streams have ended, or at the deadline.
     pub fn shutdown(&self, deadline: Duration) {
-        let until = Instant::now() + deadline;
+        let begin = Instant::now();
         let sessions: Vec<_> = {
             let mut state = lock(&self.inner.state);
             state.shutting_down = true;
@@ -125,7 +125,7 @@ impl EventPipe {
         };
         sessions.iter().for_each(Session::request_stop);
         for session in sessions {
-            let _ = session.wait_finished(until.saturating_duration_since(Instant::now()));
+            let _ = session.wait_finished(deadline.saturating_sub(begin.elapsed()));
         }
     }
 }
@@ -146,6 +146,7 @@ impl PipeInner {
 
     pub(crate) fn add_callback(&self, provider: usize, callback: EnableCallback) {
         lock(&self.state).add_callback(provider, callback, &self.dispatcher);
+        self.dispatcher.run_queued();
     }
 
     /// A lane of the thread in the session that has the slot, if that session wants the event.
@@ -165,10 +166,12 @@ impl PipeInner {
 
     pub(crate) fn announce(&self, session: &SessionCore) {
         lock(&self.state).announce(session, &self.dispatcher);
+        self.dispatcher.run_queued();
     }
 
     pub(crate) fn disable(&self, session: &SessionCore) {
         lock(&self.state).disable(session, &self.dispatcher);
+        self.dispatcher.run_queued();
     }
 
     pub(crate) fn free(&self, session: &SessionCore, statistics: SessionStatistics) {

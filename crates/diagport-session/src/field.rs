@@ -40,6 +40,20 @@ impl PayloadBuffer {
         }
         self.bytes.extend_from_slice(bytes);
     }
+
+    /// Two bytes a character and a terminator, at once.
+    fn put_ascii(&mut self, text: &str) {
+        let bytes = 2 * text.len() + 2;
+        if self.failed
+            || self.bytes.len() + bytes > MAX_PAYLOAD_BYTES
+            || self.bytes.try_reserve(bytes).is_err()
+        {
+            self.failed = true;
+            return;
+        }
+        self.bytes.extend(text.bytes().flat_map(|byte| [byte, 0]));
+        self.bytes.extend_from_slice(&[0, 0]);
+    }
 }
 
 /// A type that a field of an event can have. Sealed: readers know no others.
@@ -116,6 +130,9 @@ impl FieldValue for String {
         FieldType::String
     }
     fn encode(arg: &str, out: &mut PayloadBuffer) {
+        if arg.is_ascii() && !arg.contains('\0') {
+            return out.put_ascii(arg);
+        }
         for unit in arg.encode_utf16().take_while(|unit| *unit != 0) {
             out.put(&unit.to_le_bytes());
             if out.failed {
@@ -217,6 +234,8 @@ mod tests {
         check::<(f32,)>((1.0,), Some(&[0, 0, 0x80, 0x3F]));
         check::<(String, u8)>(("aé", 1), Some(&[0x61, 0, 0xE9, 0, 0, 0, 1]));
         check::<(String, u8)>(("a\0b", 1), Some(&[0x61, 0, 0, 0, 1]));
+        check::<(String, u8)>(("é\0b", 1), Some(&[0xE9, 0, 0, 0, 1]));
+        check::<(String, String)>(("", "xyz"), Some(&[0, 0, 0x78, 0, 0x79, 0, 0x7A, 0, 0, 0]));
         check::<(Vec<u16>, u8)>((&[1, 2], 9), Some(&[2, 0, 1, 0, 2, 0, 9]));
         check::<(Vec<String>,)>((&["x".to_owned(), String::new()],), Some(&[2, 0, 0x78, 0, 0, 0, 0, 0]));
         check::<([u8; 16],)>(([5; 16],), Some(&[5; 16]));

@@ -52,6 +52,7 @@ mod event;
 mod event_pipe;
 mod field;
 mod filter;
+mod guarded_sink;
 mod lock;
 mod merge;
 mod pipe_state;

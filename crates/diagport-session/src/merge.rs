@@ -80,19 +80,34 @@ impl Merge {
 
     /// Shows the loss that follows the last record of each lane, and forgets the lanes that ended.
     /// Returns whether records at or above the boundary are left.
-    pub(crate) fn settle(&mut self, mut show: impl FnMut(&mut LaneCursor, u64, Liveness)) -> bool {
-        let mut left = false;
+    ///
+    /// # Errors
+    /// The first of `show`; nothing is shown after it.
+    pub(crate) fn settle<E>(
+        &mut self,
+        mut show: impl FnMut(&mut LaneCursor, u64, Liveness) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let (mut left, mut shown) = (false, Ok(()));
         self.cursors.retain(|_, cursor| {
+            if shown.is_err() {
+                return true;
+            }
             if !cursor.chunks.is_empty() {
                 left = true;
                 return true;
             }
             let lost = cursor.taken_attempts - cursor.shown_attempts;
             cursor.shown_attempts = cursor.taken_attempts;
-            show(cursor, lost, cursor.liveness);
+            shown = show(cursor, lost, cursor.liveness);
             cursor.liveness == Liveness::Live
         });
-        left
+        shown.map(|()| left)
+    }
+
+    /// Ends it: what is not shown goes back to the budget.
+    pub(crate) fn give_back(self, buffer: &EventBuffer) {
+        let chunks = self.cursors.into_values().flat_map(|cursor| cursor.chunks);
+        chunks.for_each(|chunk| buffer.release(chunk));
     }
 }
 

@@ -209,13 +209,13 @@ impl Session {
 
     /// Blocks until it has ended or `limit` is over. It does not end by itself because of the waiting.
     pub fn wait_finished(&self, limit: Duration) -> WaitFinished {
-        let until = Instant::now() + limit;
+        let begin = Instant::now();
         let mut life = lock(&self.core.life);
         loop {
             if let Phase::Finished(end) = &life.phase {
                 return WaitFinished::Finished(end.clone());
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let left = limit.saturating_sub(begin.elapsed());
             if left.is_zero() {
                 return WaitFinished::TimedOut;
             }
@@ -265,13 +265,16 @@ impl SessionCore {
     pub(crate) fn new(id: SessionId, slot: usize, config: SessionConfig, pipe: Arc<PipeInner>) -> Self {
         let signal = Arc::new(DrainSignal::default());
         let budget_bytes = usize::try_from(config.budget_bytes).unwrap_or(usize::MAX);
+        // The rest is for what the drain holds besides: encoded bytes on their way, stacks that were written already.
+        // spec: SES-MEMORY-1
+        let chunk_bytes = budget_bytes - budget_bytes / 16;
         let reader: Arc<DrainSignal> = Arc::clone(&signal);
         // The ticks first: no event may be older than the start that the stream states.
         let (start_ticks, start_utc_millis) = (pipe.clock.ticks(), pipe.clock.utc_unix_millis());
         Self {
             id,
             slot,
-            buffer: EventBuffer::new(config.buffering_mode, budget_bytes, reader),
+            buffer: EventBuffer::new(config.buffering_mode, chunk_bytes, reader),
             config,
             pipe,
             signal,

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use diagport_buffer::StoredRecord;
 use diagport_nettrace::{
-    EventMetadata, EventRow, Field, FieldType, TraceInfo, UNKNOWN_PROCESSOR, UtcTime, Writer,
+    EventMetadata, EventRow, Field, FieldType, LARGE_PAYLOAD_BYTES, TraceInfo, UNKNOWN_PROCESSOR, UtcTime,
+    Writer,
 };
 
 use crate::capture_ids::{CaptureIds, CaptureNumber, CaptureOutput, CaptureThread, Holding};
 use crate::clock::{TICK_FREQUENCY, ticks_of};
 use crate::field::{EventFields, PayloadBuffer};
+use crate::guarded_sink::GuardedSink;
 use crate::process_info::process_info_metadata;
 use crate::session::{EndReason, SessionCore};
 use crate::session_config::{BufferingMode, StackWalk};
@@ -21,11 +23,15 @@ use crate::thread_state::os_thread_id;
 
 /// Stream bytes between two sequence points, about.
 const SEQUENCE_POINT_BYTES: u64 = 10 << 20;
-/// Events of this size together go to the sink in one piece, or one larger event alone. Below the size of a block, so a piece
-/// holds one event block at its end: a reader of a cut stream has all events of a piece or none.
-const BATCH_BYTES: usize = 64 << 10;
-/// The most an event's header takes, about.
-const EVENT_HEADER_BYTES: usize = 24;
+/// The largest piece that goes to the sink at once, unless one event alone is larger. Below the size of a block, and an event that
+/// gets a block of its own fills a piece: so a piece holds one event block, at its end, and a reader of a cut stream has all
+/// events of a piece or none.
+const MAX_PIECE_BYTES: usize = LARGE_PAYLOAD_BYTES;
+const MIN_PIECE_BYTES: usize = 4 << 10;
+/// The most an event takes besides its payload and frames.
+const EVENT_HEADER_BYTES: usize = 100;
+/// Readers want a thread's name, not its story; and a piece must not be filled by one.
+const MAX_NAME_CHARS: usize = 256;
 /// How long one call of the sink may wait, and so how late a stop or an abort is noticed.
 const SLICE: Duration = Duration::from_millis(50);
 
@@ -36,10 +42,14 @@ pub(crate) struct Stream {
     /// The drain's own events: ProcessInfo and rundown.
     own: Holding,
     out: StreamOutput,
-    sink: Box<dyn Sink>,
+    sink: GuardedSink,
     /// Events of producers that are encoded and not yet taken by the sink.
     unsent_events: u64,
     bytes_since_point: u64,
+    /// What is encoded is sent before it is larger.
+    piece_bytes: usize,
+    /// Memory for stacks that are written already; a sequence point frees it.
+    stack_cache_bytes: usize,
 }
 
 /// The writer and what it needs to know of the past; the numbering writes through it too.
@@ -54,7 +64,6 @@ struct StreamOutput {
     last_ticks: i64,
     /// No later event may be below: the last sequence point's time.
     floor_ticks: i64,
-    batch_bytes: usize,
 }
 
 impl Stream {
@@ -80,15 +89,18 @@ impl Stream {
             frames: Vec::new(),
             last_ticks: session.start_ticks,
             floor_ticks: session.start_ticks,
-            batch_bytes: 0,
         };
+        // spec: SES-MEMORY-1
+        let part = session.buffer.budget_bytes() / 32;
         let mut stream = Self {
             ids: CaptureIds::new(),
             own: Holding::default(),
             out,
-            sink,
+            sink: GuardedSink::new(sink),
             unsent_events: 0,
             bytes_since_point: 0,
+            piece_bytes: part.clamp(MIN_PIECE_BYTES, MAX_PIECE_BYTES),
+            stack_cache_bytes: part.max(MIN_PIECE_BYTES),
             session,
         };
         stream.process_info();
@@ -100,9 +112,14 @@ impl Stream {
         let session = Arc::clone(&self.session);
         let process = &session.pipe.process;
         // A command line may be longer than an event; readers need its beginning.
-        let command_line: String = process.command_line.chars().take(8_000).collect();
+        let cut = |text: &str, chars: usize| text.chars().take(chars).collect::<String>();
+        let (system, architecture) = (&process.operating_system, &process.architecture);
         <(String, String, String)>::encode(
-            (&command_line, &process.operating_system, &process.architecture),
+            (
+                &cut(&process.command_line, 8_000),
+                &cut(system, MAX_NAME_CHARS),
+                &cut(architecture, MAX_NAME_CHARS),
+            ),
             &mut payload,
         );
         let metadata_id = self.out.define(&process_info_metadata());
@@ -141,10 +158,28 @@ impl Stream {
         self.ids.release(holding);
     }
 
-    /// Whether what is encoded should be sent before an event with such a payload.
-    pub(crate) fn is_full_for(&self, payload_bytes: usize) -> bool {
-        let encoded = self.out.batch_bytes;
-        encoded > 0 && encoded + payload_bytes + EVENT_HEADER_BYTES > BATCH_BYTES
+    /// Whether what is encoded should be sent before this event of a producer.
+    pub(crate) fn is_full_for(&self, record: &StoredRecord<'_>) -> bool {
+        self.has_no_room(record.event_key, record.payload.len() + record.stack_bytes.len())
+    }
+
+    /// Whether what is encoded should be sent before such an event of the rundown.
+    pub(crate) fn is_full_for_rundown(&self, key: u32, payload_bytes: usize) -> bool {
+        self.has_no_room(key, payload_bytes)
+    }
+
+    /// Whether what is encoded should be sent before a small event of the drain itself.
+    pub(crate) fn is_full(&self) -> bool {
+        self.out.writer.encoded_bytes() >= self.piece_bytes
+    }
+
+    fn has_no_room(&self, key: u32, bytes: usize) -> bool {
+        let encoded = self.out.writer.encoded_bytes();
+        // A definition may be large, and a block that is full of them would end the event block too: it begins a piece.
+        let begins_piece = self.unsent_events > 0 && !self.out.is_defined(key);
+        encoded > 0 && encoded + bytes + EVENT_HEADER_BYTES > self.piece_bytes
+            || begins_piece
+            || self.out.writer.stack_cache_bytes() > self.stack_cache_bytes
     }
 
     /// Sends all that is encoded, as whole blocks, and a sequence point if one is due.
@@ -154,7 +189,8 @@ impl Stream {
     pub(crate) fn send(&mut self) -> Result<(), EndReason> {
         self.out.writer.flush();
         self.send_output()?;
-        if self.bytes_since_point >= SEQUENCE_POINT_BYTES {
+        let stacks_are_many = self.out.writer.stack_cache_bytes() > self.stack_cache_bytes;
+        if stacks_are_many || self.bytes_since_point >= SEQUENCE_POINT_BYTES {
             // spec: SES-STREAM-3
             let listed = self.ids.point();
             self.out.sequence_point(listed);
@@ -177,20 +213,23 @@ impl Stream {
         self.send_output()
     }
 
-    pub(crate) fn peer_closed(&mut self) -> bool {
+    /// # Errors
+    /// The sink panicked.
+    pub(crate) fn peer_closed(&mut self) -> Result<bool, EndReason> {
         self.sink.peer_closed()
     }
 
-    pub(crate) fn close(self) {
-        self.sink.close();
+    /// # Errors
+    /// The sink panicked.
+    pub(crate) fn close(self) -> Result<(), EndReason> {
+        self.sink.close()
     }
 
     fn send_output(&mut self) -> Result<(), EndReason> {
         let Self { session, out, sink, .. } = self;
-        send_all(session, sink.as_mut(), out.writer.output())?;
+        send_all(session, sink, out.writer.output())?;
         self.bytes_since_point += out.writer.output().len() as u64;
         out.writer.clear_output();
-        out.batch_bytes = 0;
         session.delivered.fetch_add(std::mem::take(&mut self.unsent_events), Ordering::AcqRel);
         Ok(())
     }
@@ -198,14 +237,14 @@ impl Stream {
 
 /// Gives `bytes` to the sink in slices, as long as its reader makes progress.
 // spec: SES-STOP-3, SES-FAIL-1, SES-FAIL-2
-fn send_all(session: &SessionCore, sink: &mut dyn Sink, mut bytes: &[u8]) -> Result<(), EndReason> {
+fn send_all(session: &SessionCore, sink: &mut GuardedSink, mut bytes: &[u8]) -> Result<(), EndReason> {
     let clock = &session.pipe.clock;
     let mut progress_ticks = clock.ticks();
     while !bytes.is_empty() {
         if session.is_cut() {
             return Err(session.stop_request().map_or(EndReason::PeerClosed, |stop| stop.reason));
         }
-        let taken = match sink.write(bytes, SLICE) {
+        let taken = match sink.write(bytes, SLICE)? {
             Ok(taken) => taken.min(bytes.len()),
             Err(error) => match error.kind() {
                 io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => 0,
@@ -221,7 +260,7 @@ fn send_all(session: &SessionCore, sink: &mut dyn Sink, mut bytes: &[u8]) -> Res
             progress_ticks = now;
             continue;
         }
-        if sink.peer_closed() {
+        if sink.peer_closed()? {
             return Err(EndReason::PeerClosed);
         }
         if let Some(stop) = session.is_stopping().then(|| session.stop_request()).flatten() {
@@ -250,6 +289,10 @@ impl StreamOutput {
         self.metadata_ids[index]
     }
 
+    fn is_defined(&self, key: u32) -> bool {
+        self.metadata_ids.get(key as usize).is_some_and(|id| *id != 0)
+    }
+
     fn define(&mut self, metadata: &EventMetadata) -> u32 {
         self.writer.define(metadata, self.last_ticks, self.own_thread_id)
     }
@@ -267,7 +310,7 @@ impl StreamOutput {
             self.frames.extend(frames.iter().map(|frame| u64::from_le_bytes(*frame)));
         }
         let row = self.row(metadata_id, number, thread_id, record.ticks, record.payload);
-        self.put(&EventRow {
+        self.writer.event(&EventRow {
             activity_id: record.activity_id,
             related_activity_id: record.related_activity_id,
             ..row
@@ -277,7 +320,7 @@ impl StreamOutput {
     fn event(&mut self, metadata_id: u32, number: CaptureNumber, thread_id: u64, ticks: i64, payload: &[u8]) {
         self.frames.clear();
         let row = self.row(metadata_id, number, thread_id, ticks, payload);
-        self.put(&row);
+        self.writer.event(&row);
     }
 
     // spec: SES-STREAM-2
@@ -305,11 +348,6 @@ impl StreamOutput {
             payload,
         }
     }
-
-    fn put(&mut self, row: &EventRow<'_>) {
-        self.writer.event(row);
-        self.batch_bytes += row.payload.len() + EVENT_HEADER_BYTES;
-    }
 }
 
 impl CaptureOutput for StreamOutput {
@@ -319,7 +357,8 @@ impl CaptureOutput for StreamOutput {
             self.info_metadata_id = self.define(&capture_thread_metadata());
         }
         let mut payload = PayloadBuffer::new();
-        <(u64, String)>::encode((thread.os_thread_id, thread.name), &mut payload);
+        let name: String = thread.name.chars().take(MAX_NAME_CHARS).collect();
+        <(u64, String)>::encode((thread.os_thread_id, &name), &mut payload);
         let payload = payload.payload().unwrap_or_default();
         self.event(self.info_metadata_id, number, thread.os_thread_id, self.last_ticks, payload);
     }

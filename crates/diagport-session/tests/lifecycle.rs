@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use diagport_session::{
     BufferingMode, DefineEventError, EnableCause, EnableChange, EndReason, EventContext, EventDefinition,
     EventLevel, ProviderConfig, ProviderControl, SessionConfig, SessionId, SessionType, StackWalk,
-    StartSessionError, WriteOutcome,
+    StartSessionError, WaitFinished, WriteOutcome,
 };
 use support::*;
 
@@ -369,6 +369,21 @@ fn a_shutdown_stops_all_and_refuses_more() {
     assert_eq!(refused, StartSessionError::ShuttingDown);
 }
 
+/// "For ever" is a wait like any other.
+// spec-test: SES-STOP-5
+#[test]
+fn waits_without_an_end_are_possible() {
+    let (pipe, _) = pipe();
+    let (session, peer) = (drop_session(&pipe, 1 << 20), MemoryPeer::reading());
+    session.start(peer.sink());
+    session.request_stop();
+    assert!(matches!(session.wait_finished(Duration::MAX), WaitFinished::Finished(_)));
+    let (session, peer) = (drop_session(&pipe, 1 << 20), MemoryPeer::reading());
+    session.start(peer.sink());
+    pipe.shutdown(Duration::MAX);
+    assert_eq!(finish(&session).reason, EndReason::Stopped);
+}
+
 // spec-test: SES-EVENT-2
 #[test]
 fn one_layout_per_provider_and_event_id() {
@@ -411,8 +426,7 @@ fn late_and_same_name_providers_are_enabled_too() {
     }
     let names = |peer: &MemoryPeer, session: &diagport_session::Session| {
         session.request_stop();
-        finish(session);
-        let reading = read(&peer.bytes());
+        let reading = account(peer, &finish(session));
         reading.events[1..].iter().map(|event| event.definition.event_name.clone()).collect::<Vec<_>>()
     };
     assert_eq!(names(&peers[1], &one), ["Wanted"]);

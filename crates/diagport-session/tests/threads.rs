@@ -4,6 +4,8 @@
 mod support;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::{Barrier, Mutex};
 use std::thread;
 
 use diagport_session::WriteOutcome;
@@ -44,6 +46,44 @@ fn invariant_9_ten_thousand_short_threads_leave_nothing_behind() {
         let ids = reading.events.iter().map(|event| event.capture_thread).max().unwrap();
         assert!(ids <= 5_000, "capture ids are taken over: {ids}");
     }
+}
+
+/// Readers keep 5,000 ids: with more live threads than that, some share, and the account of each is exact nevertheless.
+// spec-test: SES-NUM-4, SES-LOSS-2
+#[test]
+fn invariant_1_more_live_threads_than_capture_ids() {
+    const THREADS: usize = 5_200;
+    let (pipe, _) = pipe();
+    let tick = tick(&pipe);
+    let session = drop_session(&pipe, 256 << 10);
+    let peer = MemoryPeer::reading();
+    session.start(peer.sink());
+    let (all_have_begun, lost) = (Barrier::new(THREADS), Mutex::new(BTreeMap::new()));
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            let body = || {
+                let mut own = 0;
+                for index in 0..6 {
+                    own += u64::from(tick.write((index, thread_id(), "")) == WriteOutcome::Dropped);
+                    if index == 1 {
+                        all_have_begun.wait();
+                    }
+                }
+                if own > 0 {
+                    assert_eq!(lost.lock().unwrap().insert(thread_id() as u64, own), None);
+                }
+                // None ends before all have written, so that no id of the system comes back.
+                all_have_begun.wait();
+            };
+            thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, body).unwrap();
+        }
+    });
+    let (reading, end) = stop_and_account(&session, &peer);
+    assert_eq!(end.statistics.emitted, 6 * THREADS as u64);
+    assert_eq!(reading.lost_by_thread, lost.into_inner().unwrap());
+    let ids = reading.events.iter().map(|event| event.capture_thread).max().unwrap();
+    println!("{} of {} lost, {ids} ids", reading.lost, end.statistics.emitted);
+    assert!(ids <= 5_000, "{ids}");
 }
 
 thread_local! {

@@ -1,8 +1,11 @@
 //! Streams for the tests: where the sample files are, reading all of one, walking its objects, writing it again.
 #![allow(dead_code)] // every test binary uses its own part of this
 
+#[allow(unreachable_pub)] // the session tests use the file too
+pub mod keep;
 pub mod mutations;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use diagport_nettrace::{Completion, ReadError, Reader, Record, Warning, Writer};
@@ -101,7 +104,7 @@ pub fn objects(stream: &[u8]) -> Vec<Object<'_>> {
 /// Writes the records of a V4 stream again, through our writer.
 pub fn write_again(records: &[Record]) -> Vec<u8> {
     let mut writer = None;
-    let (mut out, mut stack_ids) = (Vec::new(), std::collections::HashMap::new());
+    let (mut out, mut stack_ids, mut metadata_ids) = (Vec::new(), HashMap::new(), HashMap::new());
     for record in records {
         if let Record::Trace(info) = record {
             writer = Some(Writer::new(info));
@@ -110,10 +113,13 @@ pub fn write_again(records: &[Record]) -> Vec<u8> {
         let writer = writer.as_mut().expect("the Trace object comes first");
         match record {
             Record::Trace(_) => {}
-            Record::Metadata { id, definition } => assert_eq!(writer.define(definition, 0, 0), *id),
+            Record::Metadata { id, definition } => {
+                metadata_ids.insert(*id, writer.define(definition, 0, 0));
+            }
             Record::Stack { id, frames } => drop(stack_ids.insert(*id, writer.stack(frames))),
             Record::Event(event) => {
                 let mut row = event.row();
+                row.metadata_id = metadata_ids[&row.metadata_id];
                 row.stack_id = stack_ids.get(&row.stack_id).copied().unwrap_or(0);
                 writer.event(&row);
             }

@@ -1,6 +1,9 @@
 //! A pipe with a clock that only moves when it is read, sinks in memory, and a reader that checks what every stream must keep.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+#[path = "../../../diagport-nettrace/tests/streams/keep.rs"]
+mod keep;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -77,6 +80,8 @@ pub(crate) fn block_session(pipe: &EventPipe, budget_bytes: u64) -> Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
     Reads,
+    /// Takes so many bytes of each call.
+    Crawls(usize),
     /// Takes nothing; each call of the sink moves the clock by its wait.
     Stalls,
     /// Takes so many bytes more, in small pieces, and is gone.
@@ -173,6 +178,12 @@ impl Sink for MemorySink {
                 self.0.changed.notify_all();
                 Ok(bytes.len())
             }
+            Peer::Crawls(most) => {
+                let taken = bytes.len().min(most);
+                state.bytes.extend_from_slice(&bytes[..taken]);
+                self.0.changed.notify_all();
+                Ok(taken)
+            }
             Peer::Stalls => {
                 let (_state, timeout) = self
                     .0
@@ -222,6 +233,12 @@ impl Reading {
     /// Events of producers.
     pub(crate) fn ticks(&self) -> impl Iterator<Item = &ReadEvent> {
         self.events.iter().filter(|event| event.definition.provider == "Load")
+    }
+
+    /// The same, whatever their provider; all have the fields of a [`Tick`]. Their second field is not negative, unlike in a rundown.
+    pub(crate) fn producers(&self) -> impl Iterator<Item = &ReadEvent> {
+        let is_tick = |event: &&ReadEvent| event.definition.event_name == "Tick";
+        self.events.iter().filter(is_tick).filter(|event| event.payload[15] & 0x80 == 0)
     }
 
     pub(crate) fn infos(&self) -> usize {
@@ -282,18 +299,31 @@ pub(crate) fn finish(session: &Session) -> SessionEnd {
     }
 }
 
+/// Requires of a complete stream that its reader finds the loss that the session states.
+pub(crate) fn account(peer: &MemoryPeer, end: &SessionEnd) -> Reading {
+    assert!(peer.is_closed(), "the sink was closed");
+    account_bytes(&peer.bytes(), end)
+}
+
+/// See [`account`].
+pub(crate) fn account_bytes(bytes: &[u8], end: &SessionEnd) -> Reading {
+    let reading = read(bytes);
+    assert_eq!(reading.completion, Completion::Complete);
+    let counted = end.statistics;
+    assert_eq!(reading.lost, counted.dropped, "lost is what the server says it dropped");
+    assert_eq!(counted.emitted, counted.written + counted.dropped);
+    keep::keep(bytes, counted.dropped);
+    reading
+}
+
 /// Stops the session, and requires that its stream accounts for every attempt.
 pub(crate) fn stop_and_account(session: &Session, peer: &MemoryPeer) -> (Reading, SessionEnd) {
     session.request_stop();
     let end = finish(session);
     assert_eq!(end.reason, EndReason::Stopped);
-    assert!(peer.is_closed(), "the sink was closed");
-    let reading = read(&peer.bytes());
-    assert_eq!(reading.completion, Completion::Complete);
-    let counted = end.statistics;
-    assert_eq!(reading.ticks().count() as u64, counted.written, "received is what the server says it wrote");
-    assert_eq!(reading.lost, counted.dropped, "lost is what the server says it dropped");
-    assert_eq!(counted.emitted, counted.written + counted.dropped);
+    let reading = account(peer, &end);
+    let received = reading.ticks().count() as u64;
+    assert_eq!(received, end.statistics.written, "received is what the server says it wrote");
     (reading, end)
 }
 
