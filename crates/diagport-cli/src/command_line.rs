@@ -17,7 +17,7 @@ use crate::process_environment::EnvCommand;
 use crate::ps::PsCommand;
 use crate::resume::ResumeCommand;
 use crate::stop::StopCommand;
-use crate::trace::TraceCommand;
+use crate::trace::{StopTriggers, TraceCommand};
 
 /// How long tasks that are still busy may hold the exit.
 const SHUTDOWN_LIMIT: Duration = Duration::from_millis(500);
@@ -56,14 +56,23 @@ impl CommandLine {
         }
         match self.command {
             Command::Ps(command) => finish(Json::when(command.json), block_on(command.run())),
-            Command::Info(command) => finish(Json::when(command.common.json), block_on(command.run())),
-            Command::Env(command) => finish(Json::when(command.common.json), block_on(command.run())),
-            Command::Resume(command) => finish(Json::when(command.common.json), block_on(command.run())),
-            Command::Stop(command) => finish(Json::when(command.common.json), block_on(command.run())),
+            Command::Info(command) => {
+                finish(Json::when(command.common.json), block_on(until_signal(command.run())))
+            }
+            Command::Env(command) => {
+                finish(Json::when(command.common.json), block_on(until_signal(command.run())))
+            }
+            Command::Resume(command) => {
+                finish(Json::when(command.common.json), block_on(until_signal(command.run())))
+            }
+            Command::Stop(command) => {
+                finish(Json::when(command.common.json), block_on(until_signal(command.run())))
+            }
             Command::Convert(command) => finish(Json::No, command.run()),
-            Command::Demo(command) => finish(Json::when(command.json), block_on(command.run())),
+            Command::Demo(command) => finish(Json::when(command.json), block_on(until_signal(command.run()))),
             Command::Load(command) => finish(Json::No, block_on(command.run())),
             Command::Trace(command) => match block_on(command.run()) {
+                Ok(0) => finish(Json::No, Ok(())),
                 Ok(code) => ExitCode::from(code),
                 Err(failure) => finish(Json::when(command.json), Err(failure)),
             },
@@ -71,8 +80,9 @@ impl CommandLine {
     }
 }
 
-/// Spellings of the released tools that clap does not know by itself: `trace collect …` for `trace …`, and
-/// `--option:value` for `--option=value`. Everything behind `--` is a child's and stays as it is.
+/// Spellings of the released tools that clap does not know by itself: `trace collect …` for `trace …`, `--option:value`
+/// and `-o:value` for `--option=value` and `-o=value`, `-?` for `--help`. Everything behind `--` is a child's and stays as it
+/// is.
 // spec: CLI-SPELL-1
 fn accept_released_spellings(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut accepted: Vec<OsString> = Vec::new();
@@ -84,7 +94,9 @@ fn accept_released_spellings(arguments: impl IntoIterator<Item = OsString>) -> V
             accepted.extend(arguments);
             break;
         }
-        if !(behind_trace && argument == "collect") {
+        if argument == "-?" {
+            accepted.push("--help".into());
+        } else if !(behind_trace && argument == "collect") {
             accepted.push(with_equals_sign(argument));
         }
     }
@@ -93,9 +105,13 @@ fn accept_released_spellings(arguments: impl IntoIterator<Item = OsString>) -> V
 
 fn with_equals_sign(argument: OsString) -> OsString {
     let Some(text) = argument.to_str() else { return argument };
-    let is_name = |name: &str| name.len() > 2 && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
+    let is_word = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
+    let is_option = |name: &str| match name.strip_prefix("--") {
+        Some(word) => is_word(word),
+        None => name.len() == 2 && name.starts_with('-') && is_word(&name[1..]),
+    };
     match text.split_once(':') {
-        Some((name, value)) if name.starts_with("--") && is_name(name) => format!("{name}={value}").into(),
+        Some((name, value)) if is_option(name) => format!("{name}={value}").into(),
         _ => argument,
     }
 }
@@ -111,6 +127,8 @@ fn show(error: &clap::Error) -> ExitCode {
     let paragraph: Vec<&str> = text
         .lines()
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
+        // "use `-- WORD`" would launch a command.
+        .filter(|line| !(line.contains("tip:") && line.contains("'-- ")))
         .collect();
     let message = one_line(&paragraph.join("\n"));
     let message = message.strip_prefix("error: ").unwrap_or(&message);
@@ -143,8 +161,18 @@ fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fail
     result
 }
 
+/// Ends the work at a signal in such a way that sockets which were made for it go.
+// spec: CLI-STOPPING-5
+async fn until_signal<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let mut signals = StopTriggers::install()?;
+    tokio::select! {
+        result = work => result,
+        _ = signals.next() => Err(Failure::new(Exit::Failed, "interrupted")),
+    }
+}
+
 fn finish(json: Json, result: Result<(), Failure>) -> ExitCode {
-    match result {
+    match result.and_then(|()| console::output_failure().map_or(Ok(()), Err)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             console::error_line(&failure);
@@ -178,6 +206,11 @@ mod tests {
         check(&["d", "trace", "--resume-runtime:false"], &["d", "trace", "--resume-runtime=false"]);
         check(&["d", "trace", "--providers", "A:1:2"], &["d", "trace", "--providers", "A:1:2"]);
         check(&["d", "trace", "--providers=A:1"], &["d", "trace", "--providers=A:1"]);
+        check(&["d", "info", "-p:17", "-?"], &["d", "info", "-p=17", "--help"]);
+        check(
+            &["d", "trace", "-o:/a:b", "-:", "-ab:c", "x:y"],
+            &["d", "trace", "-o=/a:b", "-:", "-ab:c", "x:y"],
+        );
         check(
             &["d", "trace", "--", "x", "collect", "--a:b", "--"],
             &["d", "trace", "--", "x", "collect", "--a:b", "--"],

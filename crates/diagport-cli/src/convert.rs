@@ -1,7 +1,8 @@
 //! `diagport convert`: a recording in another form.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -76,9 +77,7 @@ impl ConvertCommand {
         let source = File::open(&self.file).map_err(|error| cannot_read(&self.file, &error))?;
         let outcome = match &self.output {
             Some(path) => {
-                let file = File::create(path).map_err(|error| {
-                    Failure::new(Exit::Failed, format!("cannot write {}: {error}", path.display()))
-                })?;
+                let file = self.open_output(path, &source)?;
                 self.convert(source, BufWriter::new(file))
             }
             None => self.convert(source, BufWriter::new(io::stdout().lock())),
@@ -94,6 +93,26 @@ impl ConvertCommand {
             )),
             Err(Interruption::Failed(failure)) => Err(failure),
         }
+    }
+
+    /// Opens the output, which must not be what we read: emptying it would destroy the recording.
+    // spec: CLI-CONVERT-2
+    fn open_output(&self, path: &Path, source: &File) -> Result<File, Failure> {
+        let cannot_write = |error: io::Error| {
+            Failure::new(Exit::Failed, format!("cannot write {}: {error}", path.display()))
+        };
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(cannot_write)?;
+        let (from, to) = (source.metadata().map_err(cannot_write)?, file.metadata().map_err(cannot_write)?);
+        if !to.is_file() {
+            return Ok(file);
+        }
+        if (from.dev(), from.ino()) == (to.dev(), to.ino()) {
+            let message = format!("{} is the recording itself: it would be destroyed", path.display());
+            return Err(Failure::new(Exit::Usage, message));
+        }
+        file.set_len(0).map_err(cannot_write)?;
+        Ok(file)
     }
 
     fn convert(&self, mut source: File, mut target: impl Write) -> Result<Completion, Interruption> {

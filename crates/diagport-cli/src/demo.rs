@@ -22,6 +22,7 @@ use tokio::io::AsyncReadExt;
 
 use crate::console;
 use crate::exit::{Exit, Failure};
+use crate::output_file::OutputFile;
 
 /// Threads of the demonstration's service.
 const WORKERS: u64 = 4;
@@ -84,15 +85,15 @@ struct Received {
 
 impl DemoCommand {
     pub(crate) async fn run(&self) -> Result<(), Failure> {
-        let file = File::create(&self.output)
-            .map_err(|error| failed(format!("cannot write {}: {error}", self.output.display())))?;
+        let output = OutputFile::open(&self.output, Deadline::after(STEP_LIMIT)).await?;
         let pipe = EventPipe::new(ProcessDescription::of_this_process());
         let service = Service::register(&pipe).map_err(|error| failed(error.to_string()))?;
-        let environment = |name: &str| std::env::var(name).ok();
-        let server = ServerBuilder::from_environment(pipe.clone(), Arc::new(OwnProcess::new()), environment)
+        // Not from the environment: what is set there for other programs (a port that suspends, no port at all) would keep
+        // the demonstration from its end.
+        let server = ServerBuilder::new(pipe.clone(), Arc::new(OwnProcess::new()))
             .start()
             .map_err(|error| failed(error.to_string()))?;
-        let result = self.record(&server, &pipe, service, file).await;
+        let result = self.record(&server, &pipe, service, output).await;
         server.shutdown(STEP_LIMIT).await;
         let report = result?;
         if self.json {
@@ -108,7 +109,7 @@ impl DemoCommand {
         server: &ServerHandle,
         pipe: &EventPipe,
         service: Service,
-        file: File,
+        output: OutputFile,
     ) -> Result<DemoReport, Failure> {
         server.wait_resumed().await;
         let port = server.default_port_path().ok_or_else(|| {
@@ -125,6 +126,9 @@ impl DemoCommand {
             collection.session_id
         ));
 
+        let (file, _) = output
+            .begin()
+            .map_err(|error| failed(format!("cannot write {}: {error}", self.output.display())))?;
         let start = Instant::now();
         let reading = tokio::spawn(read_to_end(collection.stream, file));
         let emitted = tokio::task::spawn_blocking(move || service.work())
@@ -217,7 +221,9 @@ impl DemoReport {
         for column in table.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        console::result_line(&format!("\n{table}\n"));
+        console::result_line("");
+        table.lines().for_each(|line| console::result_line(line.trim_end()));
+        console::result_line("");
         console::result_line(&format!(
             "events emitted={} received={} lost={} bytes={} seconds={:.2} events_per_second={:.0} file={}",
             self.emitted,

@@ -1,7 +1,12 @@
 //! How the binary ends: its numbered exit codes, and the one error line.
 
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
 use diagport_client::{ClientError, CollectError, Fault, ResolveError};
-use diagport_transport::BindError;
+use diagport_codec::HResult;
+use diagport_transport::{BindError, effective_gid, effective_uid};
 
 /// The exit codes. Their numbers are part of the command line's contract.
 // spec: CLI-EXIT-1
@@ -96,6 +101,10 @@ impl From<ClientError> for Failure {
 impl From<CollectError> for Failure {
     fn from(error: CollectError) -> Self {
         match error {
+            CollectError::Client(error @ ClientError::Refused { hresult: HResult::FAIL, .. }) => {
+                let hint = "runtimes say so when they have as many sessions as they can";
+                Self::new(Exit::Refused, format!("{error} ({hint})"))
+            }
             CollectError::Client(error) => error.into(),
             CollectError::BlockNeedsNet11 { .. } => Self::new(Exit::Refused, error.to_string()),
         }
@@ -104,8 +113,33 @@ impl From<CollectError> for Failure {
 
 impl From<BindError> for Failure {
     fn from(error: BindError) -> Self {
-        let exit = if matches!(error, BindError::Path(_)) { Exit::Usage } else { Exit::Failed };
+        let exit = match &error {
+            BindError::Path(_) => Exit::Usage,
+            BindError::Io { path, source } if source.kind() == io::ErrorKind::PermissionDenied => {
+                return Self::new(Exit::Refused, format!("{error}{}", rights_of_folder(path)));
+            }
+            _ => Exit::Failed,
+        };
         Self::new(exit, error.to_string())
+    }
+}
+
+/// Who may write into the folder of a socket, and who we are: that is what has to be brought together.
+fn rights_of_folder(socket: &Path) -> String {
+    let folder = match socket.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let own = format!("we are uid {}, gid {}", effective_uid(), effective_gid());
+    match std::fs::metadata(folder) {
+        Ok(facts) => format!(
+            ": {} belongs to uid {}, gid {} with mode {:o}, {own}",
+            folder.display(),
+            facts.uid(),
+            facts.gid(),
+            facts.mode() & 0o7777
+        ),
+        Err(_) => format!(": {own}"),
     }
 }
 

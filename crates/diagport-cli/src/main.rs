@@ -10,6 +10,7 @@ mod exit;
 mod info;
 mod load;
 mod log;
+mod output_file;
 mod process_environment;
 mod ps;
 mod resume;

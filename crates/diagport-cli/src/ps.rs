@@ -8,6 +8,7 @@ use diagport_client::{
     Client, ClientError, Deadline, DiscoveredProcess, Target, UnreachableError, list_processes,
 };
 use diagport_codec::ProcessInfo;
+use diagport_transport::discover;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
@@ -62,6 +63,10 @@ impl PsCommand {
         for process in processes {
             asking.spawn(async move { ask(process, deadline).await });
         }
+        let folder = discover::temp_dir();
+        if let Err(error) = std::fs::read_dir(&folder) {
+            console::note(&format!("warning: ports in {} cannot be seen: {error}", folder.display()));
+        }
         let mut rows: Vec<Row> = asking.join_all().await.into_iter().flatten().collect();
         rows.sort_by_key(|row| row.process_id);
         if self.json {
@@ -78,7 +83,9 @@ async fn ask(process: DiscoveredProcess, deadline: Deadline) -> Option<Row> {
     let client = Client::new(Target::Listening(process.port.clone()));
     let answer = client.process_info(deadline).await;
     if let Err(ClientError::Unreachable(
-        UnreachableError::NobodyListens { .. } | UnreachableError::NoSuchSocket { .. },
+        UnreachableError::NobodyListens { .. }
+        | UnreachableError::NoSuchSocket { .. }
+        | UnreachableError::SomebodyElse { .. },
     )) = &answer
     {
         return None;

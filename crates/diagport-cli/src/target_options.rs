@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure};
 #[group(id = "target", required = true, multiple = false)]
 pub(crate) struct TargetOptions {
     /// Process id of the target
-    #[arg(short = 'p', long, value_name = "PID")]
+    #[arg(allow_negative_numbers = true, short = 'p', long, value_name = "PID")]
     pub(crate) process_id: Option<u32>,
     /// Name of the target, if exactly one process with a port has it
     #[arg(short = 'n', long, value_name = "NAME")]
@@ -30,7 +30,7 @@ pub(crate) struct TargetOptions {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CommonOptions {
     /// Limit for the whole command, such as 10s or 00:00:10
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_limit)]
+    #[arg(allow_negative_numbers = true, long, value_name = "DURATION", default_value = "10s", value_parser = parse_limit)]
     pub(crate) timeout: Duration,
     /// Print one JSON object
     #[arg(long)]

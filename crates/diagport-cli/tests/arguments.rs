@@ -9,6 +9,8 @@ use fake::{FakeTarget, SessionScript, diagport, run};
 #[test]
 fn senseless_command_lines_are_refused_in_one_line() {
     let long = format!("/tmp/{}", "x".repeat(145));
+    let many = (0..1001).map(|n| format!("P{n}")).collect::<Vec<_>>().join(",");
+    let wide = "P".repeat(33_000);
     let cases: &[(&[&str], &str)] = &[
         (&["info"], "--process-id"),
         (&["info", "-p", "1", "-n", "x"], "cannot be used with"),
@@ -22,7 +24,9 @@ fn senseless_command_lines_are_refused_in_one_line() {
         (&["nonsense"], "nonsense"),
         (&["trace", "--providers", "A"], "--process-id"),
         (&["trace", "-p", "1", "--providers", "A:xyz"], "keywords `xyz` of provider `A`"),
-        (&["trace", "-p", "1", "--providers", ""], "has no name"),
+        (&["trace", "-p", "1", "--providers", "A,:1"], "provider 2 of the list has no name"),
+        (&["trace", "-p", "1", "--providers", &many], "1001 providers, allowed are 1 to 1000"),
+        (&["trace", "-p", "1", "--providers", &wide], "above 65535"),
         (
             &["trace", "-p", "1", "--profile", "cpu-sampling"],
             "`cpu-sampling` is not a profile; known: dotnet-common",
@@ -32,8 +36,13 @@ fn senseless_command_lines_are_refused_in_one_line() {
             &["trace", "-p", "1", "--clrevents", "gc", "--clreventlevel", "loud"],
             "`loud` is not an event level",
         ),
-        (&["trace", "-p", "1", "--clreventlevel", "5"], "--clrevents"),
         (&["trace", "-p", "1", "--duration", "bad"], "`bad` is not a duration"),
+        (&["trace", "-p", "1", "--duration", "-5s"], "-5"),
+        (&["trace", "-p", "1", "--duration", "-5"], "`-5` is not a duration"),
+        (&["trace", "-p", "1", "--duration", "99999999999"], "more than 100 years"),
+        (&["info", "-p", "-1"], "-1 is not in"),
+        (&["info", "-p:x"], "invalid digit"),
+        (&["trace", "-p", "1", "--dsrouter", "ios"], "unexpected argument '--dsrouter' found (diagport"),
         (&["trace", "-p", "1", "--buffersize", "0"], "0"),
         (&["trace", "-p", "1", "--buffering-mode", "Sometimes"], "Sometimes"),
         (&["trace", "-p", "1", "--rundown", "perhaps"], "perhaps"),
@@ -58,7 +67,9 @@ fn a_senseless_log_filter_is_a_configuration_error() {
 
 #[test]
 fn help_and_version_are_no_errors() {
-    for arguments in [&["--help"][..], &["trace", "--help"], &["--version"], &["help", "stop"]] {
+    for arguments in
+        [&["--help"][..], &["trace", "--help"], &["trace", "-?"], &["--version"], &["help", "stop"]]
+    {
         let finished = run(&mut diagport(arguments), 0);
         assert!(finished.stdout().contains("diagport"), "{arguments:?}: {}", finished.text());
     }
@@ -69,6 +80,8 @@ fn targets_that_are_not_there_are_not_found() {
     let folder = tempfile::tempdir().unwrap();
     let dead = folder.path().join("dead.sock");
     drop(std::os::unix::net::UnixListener::bind(&dead).unwrap());
+    let plain = folder.path().join("plain");
+    std::fs::write(&plain, "").unwrap();
     let own = std::process::id().to_string();
     let cases = [
         (vec!["-p", "4194305"], "process 4194305 does not exist"),
@@ -76,6 +89,8 @@ fn targets_that_are_not_there_are_not_found() {
         (vec!["-n", "no-such-program"], "no process named `no-such-program`"),
         (vec!["--port", dead.to_str().unwrap()], "nobody listens there"),
         (vec!["--port", "/nonexistent/port.sock"], "no such socket"),
+        (vec!["--port", plain.to_str().unwrap()], "this is no socket"),
+        (vec!["--port", folder.path().to_str().unwrap()], "this is no socket"),
     ];
     for (target, words) in cases {
         for command in [&["info"][..], &["env"], &["resume"], &["stop", "--session-id", "1"]] {

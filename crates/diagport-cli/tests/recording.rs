@@ -3,11 +3,14 @@
 
 mod fake;
 
-use std::process::{Command as Process, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use diagport_codec::{Command, HResult};
-use fake::{Course, FakeTarget, SessionScript, diagport, exists, run, stream_of, whole_stream_of};
+use fake::{
+    Course, FakeTarget, SessionScript, diagport, diagport_process, exists, run, stream_of, until,
+    whole_stream_of,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A session whose stream is whole once it is stopped.
@@ -141,6 +144,45 @@ fn a_file_that_cannot_be_written_is_one_clear_error() {
     assert_eq!(target.commands().last(), Some(&Command::STOP_TRACING));
 }
 
+/// A target that is not let go on gets its session ended, and the file says so.
+#[test]
+fn a_refused_resume_ends_the_session_properly() {
+    let course = Course::ResumeRefused(HResult::FAIL);
+    let target = FakeTarget::start(SessionScript { course, ..stopped(&[1, 2]) });
+    let finished = run(&mut target.trace(&[]), 5);
+    assert!(finished.error().contains("ResumeRuntime was refused"), "{}", finished.text());
+    assert!(
+        finished.last_line().starts_with("Trace completed. events=2")
+            && finished.last_line().contains("lost=0"),
+        "{}",
+        finished.text()
+    );
+    assert_eq!(target.commands().last(), Some(&Command::STOP_TRACING));
+    assert_eq!(std::fs::read(target.file()).unwrap(), whole_stream_of(&[1, 2]));
+}
+
+/// Ctrl-C is heard while a target does not answer, too.
+// spec-test: CLI-STOPPING-1
+#[test]
+fn an_interrupt_is_heard_before_the_session_has_started() {
+    let target = FakeTarget::start(SessionScript { course: Course::Silent, ..SessionScript::default() });
+    let mut process = diagport_process(&["trace", "--providers", "P", "--dport", &target.option(), "-o"])
+        .arg(target.file())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    until("a request", || !target.commands().is_empty());
+    let from = std::time::Instant::now();
+    kill_process(Pid::from_raw(process.id().cast_signed()).unwrap(), Signal::INT).unwrap();
+    let code = process.wait().unwrap().code();
+    let text = std::io::read_to_string(process.stderr.take().unwrap()).unwrap();
+    assert_eq!(code, Some(1), "{text}");
+    assert_eq!(text, "error: interrupted before the target had started the session\n");
+    assert!(from.elapsed() < Duration::from_secs(10), "{:?}", from.elapsed());
+    assert!(!exists(&target.file()), "an empty file stays");
+}
+
 /// Standard input that says nothing does not end a recording; a line on a pipe does.
 // spec-test: CLI-STOPPING-2
 #[test]
@@ -164,29 +206,19 @@ fn signals_end_a_recording() {
         (&[Signal::INT, Signal::INT], Course::NeverEnds, 7),
     ] {
         let target = FakeTarget::start(SessionScript { course, ..stopped(&[1]) });
-        let mut process = Process::new(assert_cmd::cargo::cargo_bin("diagport"))
-            .args(["trace", "--providers", "P", "--dport", &target.option(), "-o"])
+        let mut process = diagport_process(&["trace", "--providers", "P", "--dport", &target.option(), "-o"])
             .arg(target.file())
-            .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
         let pid = Pid::from_raw(process.id().cast_signed()).unwrap();
         let seen = |command: Command| move |target: &FakeTarget| target.commands().contains(&command);
-        until(&target, seen(Command::RESUME_RUNTIME));
+        until("a resume", || seen(Command::RESUME_RUNTIME)(&target));
         for signal in signals {
             kill_process(pid, *signal).unwrap();
-            until(&target, seen(Command::STOP_TRACING));
+            until("a stop", || seen(Command::STOP_TRACING)(&target));
         }
         assert_eq!(process.wait().unwrap().code(), Some(code), "{signals:?}");
-    }
-}
-
-fn until(target: &FakeTarget, condition: impl Fn(&FakeTarget) -> bool) {
-    let from = std::time::Instant::now();
-    while !condition(target) {
-        assert!(from.elapsed() < Duration::from_secs(20), "{:?}", target.commands());
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -247,4 +279,29 @@ fn convert_prints_what_is_whole() {
     std::fs::write(&file, "no trace at all, but some text").unwrap();
     run(&mut diagport(&["convert", path, "--to", "text"]), 1);
     run(&mut diagport(&["convert", "/nonexistent", "--to", "text"]), 4);
+}
+
+/// Whoever is interrupted while he waits for a target takes his socket with him.
+// spec-test: CLI-STOPPING-5
+#[test]
+fn an_interrupted_listener_leaves_no_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("l.sock");
+    let listening = format!("{},listen", path.display());
+    for (arguments, signal) in [
+        (&["info", "--port", &listening][..], Signal::INT),
+        (&["env", "--port", &listening], Signal::TERM),
+        (&["resume", "--port", &listening], Signal::HUP),
+        (&["trace", "--providers", "P", "--dport", &listening, "-o", "/dev/null"], Signal::INT),
+    ] {
+        let mut process =
+            diagport_process(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        until("a listener", || exists(&path));
+        kill_process(Pid::from_raw(process.id().cast_signed()).unwrap(), signal).unwrap();
+        let code = process.wait().unwrap().code();
+        let text = std::io::read_to_string(process.stderr.take().unwrap()).unwrap();
+        assert_eq!(code, Some(1), "{arguments:?}: {text}");
+        assert!(text.lines().last().unwrap().starts_with("error: interrupted"), "{arguments:?}: {text}");
+        assert!(!exists(&path), "{arguments:?}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Starting a session on whatever version of the command the process knows.
 
 use diagport_codec::{
-    BufferingMode, CollectTracing, CollectTracingVersion, EventFilter, ProviderRequest, Request,
+    BufferingMode, CollectTracing, CollectTracingVersion, EncodeError, EventFilter, ProviderRequest, Request,
     SessionOutput, StackWalk, StreamFormat, decode_session_id,
 };
 use diagport_transport::IpcStream;
@@ -28,6 +28,20 @@ pub struct CollectRequest {
     pub rundown_keyword: u64,
     /// What becomes of a rundown keyword that the process is too old to understand.
     pub keyword_fallback: KeywordFallback,
+}
+
+impl CollectRequest {
+    /// Whether a message can hold the request, before anybody is bothered.
+    ///
+    /// # Errors
+    /// [`EncodeError`]: too many providers, none, or more text than fits.
+    pub fn check(&self) -> Result<(), EncodeError> {
+        // Later attempts only leave something out.
+        ladder(self)
+            .into_iter()
+            .take(1)
+            .try_for_each(|largest| Request::CollectTracing(largest.wire).encode()?.encode().map(|_| ()))
+    }
 }
 
 /// Stands in for a rundown keyword that a process cannot be told.

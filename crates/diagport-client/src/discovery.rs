@@ -3,7 +3,7 @@
 //! A port's file name holds the pid as its process sees it and, as key, the process's start time. Files outlive
 //! processes, pids are used again, and anybody may put a file of that name into a shared folder; so a name is only a
 //! hint. Candidates are ranked (key equal to the start time of the live process, then newest first), and whoever connects
-//! takes the first that does not refuse.
+//! takes the first that does not refuse; one with another key only if the process that serves it is the wanted one.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +14,7 @@ use diagport_transport::discover::{self, PortFile};
 use diagport_transport::{MAX_PATH_BYTES, PathError, check_path, effective_uid};
 use thiserror::Error;
 
-use crate::target::ListeningPort;
+use crate::target::{Candidate, ListeningPort, Trust};
 
 /// What people name a target by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +78,8 @@ pub fn resolve(selector: &TargetSelector) -> Result<ListeningPort, ResolveError>
     match selector {
         TargetSelector::Port(path) => {
             check_path(path)?;
-            Ok(ListeningPort::new(vec![path.clone()], None))
+            let named = Candidate { path: path.clone(), trust: Trust::Named };
+            Ok(ListeningPort::new(vec![named], None))
         }
         TargetSelector::ProcessId(pid) => resolve_process(*pid),
         TargetSelector::Name(name) => resolve_name(name),
@@ -230,7 +231,7 @@ impl Place {
         folders
     }
 
-    fn candidates(&self, folders: &mut Folders) -> Vec<PathBuf> {
+    fn candidates(&self, folders: &mut Folders) -> Vec<Candidate> {
         let mut found: Vec<(PortFile, bool)> = Vec::new();
         for (folder, named_pid) in self.folders() {
             for (file, name) in folders.files(&folder) {
@@ -243,7 +244,11 @@ impl Place {
         }
         found
             .sort_by_key(|(file, true_key)| (std::cmp::Reverse(*true_key), std::cmp::Reverse(file.modified)));
-        found.into_iter().map(|(file, _)| file.path).collect()
+        let trust = |true_key| if true_key { Trust::Named } else { Trust::PidOnly };
+        found
+            .into_iter()
+            .map(|(file, true_key)| Candidate { path: file.path, trust: trust(true_key) })
+            .collect()
     }
 
     fn no_port(&self) -> ResolveError {
@@ -259,11 +264,13 @@ impl Place {
 
     fn note(&self, pattern: &str) -> Option<String> {
         let Some(folder) = &self.temp_dir else {
-            let owner = discover::process_owner_uid(self.pid).ok()?;
-            return Some(format!(
-                "its TMPDIR could not be read (it belongs to uid {owner}, own uid is {})",
-                effective_uid()
-            ));
+            let (owner, own) = (discover::process_owner_uid(self.pid).ok()?, effective_uid());
+            let why = if owner == own {
+                "the operating system keeps its environment from us".to_owned()
+            } else {
+                format!("it belongs to uid {owner}, own uid is {own}")
+            };
+            return Some(format!("its TMPDIR could not be read ({why})"));
         };
         let length = folder.join(pattern).as_os_str().len();
         (length > MAX_PATH_BYTES).then(|| {

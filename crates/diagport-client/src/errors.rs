@@ -144,6 +144,7 @@ impl ClientError {
     /// Whether the peer is gone rather than slow or unwilling: nobody listens, or the connection broke.
     pub fn is_peer_gone(&self) -> bool {
         match self {
+            Self::Unreachable(UnreachableError::SomebodyElse { .. }) => false,
             Self::Unreachable(error) => error.fault() == Fault::NotFound,
             Self::Closed { .. } => true,
             Self::Io { source, .. } => {
@@ -172,6 +173,22 @@ pub enum UnreachableError {
         /// The path.
         path: PathBuf,
     },
+    /// Something else than a socket.
+    #[error("{}: this is no socket", .path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A file that is named for the wanted process, but with the key of another one, and served by another one.
+    #[error("{}: served by process {served_by}, not by {wanted} (left over from an earlier process of that id, or of another container)", .path.display())]
+    SomebodyElse {
+        /// The path.
+        path: PathBuf,
+        /// Who serves it.
+        served_by: u32,
+        /// Who was looked for.
+        wanted: u32,
+    },
     /// The file's mode, or its folder's, keeps us out.
     #[error("{}: permission denied: it belongs to uid {}, own uid is {own_uid}", .path.display(), owner(.owner_uid))]
     PermissionDenied {
@@ -196,7 +213,10 @@ impl UnreachableError {
     fn fault(&self) -> Fault {
         match self {
             Self::Path(_) => Fault::Caller,
-            Self::NoSuchSocket { .. } | Self::NobodyListens { .. } => Fault::NotFound,
+            Self::NoSuchSocket { .. }
+            | Self::NobodyListens { .. }
+            | Self::NotASocket { .. }
+            | Self::SomebodyElse { .. } => Fault::NotFound,
             Self::PermissionDenied { .. } => Fault::Refused,
             Self::Io { .. } => Fault::System,
         }
@@ -207,6 +227,7 @@ impl UnreachableError {
         Some(match error {
             ConnectError::Path(error) => Self::Path(error),
             ConnectError::NotFound { path } => Self::NoSuchSocket { path },
+            ConnectError::Refused { path } if is_no_socket(&path) => Self::NotASocket { path },
             ConnectError::Refused { path } => Self::NobodyListens { path },
             ConnectError::PermissionDenied { path } => {
                 Self::PermissionDenied { owner_uid: owner_of(&path), own_uid: effective_uid(), path }
@@ -215,6 +236,11 @@ impl UnreachableError {
             ConnectError::Io { path, source } => Self::Io { path, source },
         })
     }
+}
+
+fn is_no_socket(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::metadata(path).is_ok_and(|metadata| !metadata.file_type().is_socket())
 }
 
 fn owner_of(path: &Path) -> Option<u32> {

@@ -73,7 +73,7 @@ pub fn provider(name: &str, keywords: u64, level: u32, arguments: Option<String>
     }
 }
 
-/// Reads a comma-separated list of providers. A name given twice (in any case) is merged: keywords are united and the
+/// Reads a comma-separated list of providers; empty parts of the list count for nothing. A name given twice (in any case) is merged: keywords are united and the
 /// more verbose level holds, where level 0 is the most verbose of all.
 ///
 /// # Errors
@@ -81,7 +81,7 @@ pub fn provider(name: &str, keywords: u64, level: u32, arguments: Option<String>
 // spec: CLI-PROVIDERS-1
 pub fn parse_providers(text: &str) -> Result<Vec<ProviderRequest>, ProviderTextError> {
     let mut providers = Vec::new();
-    for (index, part) in text.split(',').enumerate() {
+    for (index, part) in text.split(',').enumerate().filter(|(_, part)| !part.trim().is_empty()) {
         merge(&mut providers, parse_provider(part, index + 1)?)?;
     }
     Ok(providers)
@@ -321,6 +321,9 @@ mod tests {
             ("A:1,B:2:3", vec![row("A", 1, 4, ""), row("B", 2, 3, "")]),
             ("A:1:2,a:4:3", vec![row("A", 5, 3, "")]),
             ("A:1:0,A:4:3:k=v", vec![row("A", 5, 0, "k=v")]),
+            ("", vec![]),
+            (",", vec![]),
+            ("A,, ,B,", vec![row("A", 0, 4, ""), row("B", 0, 4, "")]),
         ];
         for (text, expected) in cases {
             assert_eq!(rows(text).unwrap(), expected, "{text}");
@@ -330,8 +333,8 @@ mod tests {
     #[test]
     fn faulty_providers_are_named() {
         let cases = [
-            ("", "provider 1 of the list has no name"),
-            ("A,,B", "provider 2 of the list has no name"),
+            (":", "provider 1 of the list has no name"),
+            ("A,,:1", "provider 3 of the list has no name"),
             (":1:4", "provider 1 of the list has no name"),
             ("A:xyz", "keywords `xyz` of provider `A`"),
             ("A:0x", "keywords `0x` of provider `A`"),

@@ -45,6 +45,22 @@ impl Target {
     }
 }
 
+/// A file that may be the wanted process's port.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    pub(crate) path: PathBuf,
+    pub(crate) trust: Trust,
+}
+
+/// How sure a file's name makes us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// It was named by a person, or its key is the process's start time.
+    Named,
+    /// It holds the right pid only: whoever serves it has to be that process.
+    PidOnly,
+}
+
 /// A listening port: one path, or several candidates of which at most one is alive.
 #[derive(Debug, Clone)]
 pub struct ListeningPort {
@@ -54,7 +70,7 @@ pub struct ListeningPort {
 #[derive(Debug)]
 struct Candidates {
     /// Best first, never empty.
-    paths: Vec<PathBuf>,
+    paths: Vec<Candidate>,
     process_id: Option<u32>,
     /// Which one took a connection; from then on the only one, so that two requests never go to two processes.
     alive: OnceLock<usize>,
@@ -63,14 +79,14 @@ struct Candidates {
 impl ListeningPort {
     /// # Panics
     /// `paths` is empty.
-    pub(crate) fn new(paths: Vec<PathBuf>, process_id: Option<u32>) -> Self {
+    pub(crate) fn new(paths: Vec<Candidate>, process_id: Option<u32>) -> Self {
         assert!(!paths.is_empty(), "a listening port has at least one path");
         Self { shared: Arc::new(Candidates { paths, process_id, alive: OnceLock::new() }) }
     }
 
     /// The path that took a connection, or the best candidate.
     pub fn path(&self) -> &Path {
-        &self.shared.paths[self.shared.alive.get().copied().unwrap_or(0)]
+        &self.shared.paths[self.shared.alive.get().copied().unwrap_or(0)].path
     }
 
     /// The pid it was looked up by.
@@ -98,9 +114,22 @@ impl ListeningPort {
     }
 
     async fn open_one(&self, index: usize, deadline: Deadline) -> Result<IpcStream, ClientError> {
-        let path = &self.shared.paths[index];
-        connect(path, deadline.remaining()).await.map_err(|error| connect_failure(error, path, deadline))
+        let Candidate { path, trust } = &self.shared.paths[index];
+        let stream = connect(path, deadline.remaining())
+            .await
+            .map_err(|error| connect_failure(error, path, deadline))?;
+        match (trust, self.shared.process_id, served_by(&stream)) {
+            (Trust::PidOnly, Some(wanted), Some(served_by)) if served_by != wanted => {
+                Err(UnreachableError::SomebodyElse { path: path.clone(), served_by, wanted }.into())
+            }
+            _ => Ok(stream),
+        }
     }
+}
+
+/// The process at the other end, as the kernel knows it; `None` where its pid namespace hides it.
+fn served_by(stream: &IpcStream) -> Option<u32> {
+    stream.peer_identity().ok()?.pid
 }
 
 fn connect_failure(error: ConnectError, path: &Path, deadline: Deadline) -> ClientError {

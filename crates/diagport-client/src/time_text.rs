@@ -4,13 +4,23 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// A duration that was not understood.
+/// A duration that was not taken.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error(
-    "`{text}` is not a duration; write dd:hh:mm:ss, hh:mm:ss, or a number with ms, s, m, h or d (5 means 5s)"
-)]
-pub struct DurationTextError {
-    text: String,
+pub enum DurationTextError {
+    /// It was not understood.
+    #[error(
+        "`{text}` is not a duration; write dd:hh:mm:ss, hh:mm:ss, or a number with ms, s, m, h or d (5 means 5s)"
+    )]
+    NotADuration {
+        /// What was given.
+        text: String,
+    },
+    /// More than about 100 years.
+    #[error("`{text}` is more than 100 years")]
+    TooLong {
+        /// What was given.
+        text: String,
+    },
 }
 
 /// Reads `dd:hh:mm:ss`, `hh:mm:ss` (each with an optional fraction of a second and `dd.` for `dd:`), a number with a unit
@@ -22,10 +32,13 @@ pub struct DurationTextError {
 pub fn parse_duration(text: &str) -> Result<Duration, DurationTextError> {
     let trimmed = text.trim();
     let seconds = if trimmed.contains(':') { colon_form(trimmed) } else { unit_form(trimmed) };
-    seconds
-        .filter(|seconds| *seconds <= LONGEST_SECONDS)
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| DurationTextError { text: text.to_owned() })
+    let seconds = seconds.ok_or_else(|| DurationTextError::NotADuration { text: text.to_owned() })?;
+    match Duration::try_from_secs_f64(seconds) {
+        // Nothing is what 0 says, not what is too short for the clock.
+        Ok(Duration::ZERO) if seconds > 0.0 => Ok(Duration::from_nanos(1)),
+        Ok(duration) if seconds <= LONGEST_SECONDS => Ok(duration),
+        _ => Err(DurationTextError::TooLong { text: text.to_owned() }),
+    }
 }
 
 /// Far beyond any recording and far within what timers can add to a clock.
@@ -116,11 +129,24 @@ mod tests {
             "inf",
             "NaN",
             "1e99",
-            "9999999999999d",
+            "٣s",
             "+5s",
             "5 5",
         ] {
-            assert!(parse_duration(text).is_err(), "{text}");
+            let error = parse_duration(text).unwrap_err();
+            assert!(matches!(error, DurationTextError::NotADuration { .. }), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn the_ends_of_the_range() {
+        assert_eq!(parse_duration("0.0000000001"), Ok(Duration::from_nanos(1)));
+        assert_eq!(parse_duration("36600d"), Ok(Duration::from_secs(36_600 * 86_400)));
+        for text in ["36601d", "9999999999999d", "99999:00:00:00"] {
+            let error = parse_duration(text).unwrap_err();
+            assert!(matches!(error, DurationTextError::TooLong { .. }), "{text}: {error}");
+        }
+        let digits = "9".repeat(400);
+        assert!(parse_duration(&digits).is_err());
     }
 }

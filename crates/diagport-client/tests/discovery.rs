@@ -94,13 +94,15 @@ async fn the_true_port_is_found_among_newer_decoys() {
     assert_eq!(listed.len(), 1);
     assert!(listed[0].is_named("sleep") && listed[0].port.path() == sleeper.true_file(), "{listed:?}");
 
-    // Without the true one: the newest that does not refuse.
+    // Without the true one: a file that another process serves is not the wanted one's, whatever it is called.
     drop(listener);
     std::fs::remove_file(sleeper.true_file()).unwrap();
     let port = resolve(&TargetSelector::ProcessId(sleeper.pid())).unwrap();
-    let client = Client::new(Target::Listening(port.clone()));
-    let error = client.resume(Deadline::after(Duration::from_millis(200))).await.unwrap_err();
-    assert_eq!((error.fault(), port.path()), (Fault::TimedOut, foreign_key.as_path()), "{error}");
+    let client = Client::new(Target::Listening(port));
+    let error = client.resume(Deadline::after(Duration::from_secs(5))).await.unwrap_err();
+    let served = format!("{}: served by process {}", foreign_key.display(), std::process::id());
+    assert_eq!(error.fault(), Fault::NotFound, "{error}");
+    assert!(error.to_string().starts_with(&served), "{error}");
 
     // With nobody behind any file: not found, and all files stay.
     drop(other);
@@ -109,6 +111,25 @@ async fn the_true_port_is_found_among_newer_decoys() {
     let error = client.resume(Deadline::after(Duration::from_secs(5))).await.unwrap_err();
     assert_eq!(error.fault(), Fault::NotFound, "{error}");
     assert!([abandoned, plain, foreign_key].iter().all(|decoy| decoy.symlink_metadata().is_ok()));
+}
+
+/// A key that we do not know (another time namespace, an older runtime) is good enough if the wanted process serves it.
+// spec-test: CLI-FIND-3
+#[tokio::test]
+async fn a_port_of_the_process_itself_needs_no_key() {
+    struct Named(PathBuf);
+    impl Drop for Named {
+        fn drop(&mut self) {
+            drop(std::fs::remove_file(&self.0));
+        }
+    }
+    let pid = std::process::id();
+    let file = Named(std::env::temp_dir().join(format!("dotnet-diagnostic-{pid}-1-socket")));
+    let _port = UnixListener::bind(&file.0).unwrap();
+    let port = resolve(&TargetSelector::ProcessId(pid)).unwrap();
+    let client = Client::new(Target::Listening(port.clone()));
+    let error = client.resume(Deadline::after(Duration::from_millis(200))).await.unwrap_err();
+    assert_eq!((error.fault(), port.path()), (Fault::TimedOut, file.0.as_path()), "{error}");
 }
 
 #[test]

@@ -42,10 +42,12 @@ impl LoadCommand {
             .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
         let mut terminate = on_signal(SignalKind::terminate())?;
         let mut interrupt = on_signal(SignalKind::interrupt())?;
+        let mut hangup = on_signal(SignalKind::hangup())?;
         let outcome = tokio::select! {
             outcome = serve_script(&server, pipe, events) => outcome,
             _ = terminate.recv() => Ok(()),
             _ = interrupt.recv() => Ok(()),
+            _ = hangup.recv() => Ok(()),
         };
         server.shutdown(SHUTDOWN_DEADLINE).await;
         outcome
@@ -82,8 +84,10 @@ async fn serve_script(
 
 /// `Continue`: standard input has ended without `exit`.
 fn run_script(pipe: &EventPipe, events: &PeerLoad) -> anyhow::Result<Next> {
-    for line in io::stdin().lock().lines() {
-        if script::run_line(pipe, events, &line?, &mut io::stdout())? == Next::Exit {
+    for line in io::stdin().lock().split(b'\n') {
+        // Whatever the bytes are, they get an answer.
+        let line = line?;
+        if script::run_line(pipe, events, &String::from_utf8_lossy(&line), &mut io::stdout())? == Next::Exit {
             return Ok(Next::Exit);
         }
     }

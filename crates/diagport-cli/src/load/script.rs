@@ -11,6 +11,8 @@ use super::peer_load::PeerLoad;
 
 /// Threads that `churn` has alive at a time.
 const CHURN_BATCH: u64 = 50;
+/// Threads that `burst` has alive at a time, at most.
+const MAX_THREADS: u64 = 100_000;
 /// `tick` looks at the clock this often.
 const PACE_STEP: Duration = Duration::from_millis(1);
 
@@ -34,9 +36,9 @@ pub(super) fn run_line(
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let Some((&command, arguments)) = words.split_first() else { return Ok(Next::Continue) };
     let answer = match command {
-        "burst" => two(arguments).map(|(threads, count)| burst(events, threads, count)),
-        "churn" => two(arguments).map(|(threads, count)| churn(events, threads, count)),
-        "tick" => two(arguments).map(|(hertz, seconds)| tick(events, hertz, seconds)),
+        "burst" => product(arguments).and_then(|(threads, count)| burst(events, threads, count)),
+        "churn" => product(arguments).and_then(|(threads, count)| churn(events, threads, count)),
+        "tick" => product(arguments).map(|(hertz, seconds)| tick(events, hertz, seconds)),
         "activity" => one(arguments).map(|count| activity(events, count)),
         "sessions" => Ok(sessions(pipe)),
         "exit" => return Ok(Next::Exit),
@@ -57,57 +59,64 @@ fn one(arguments: &[&str]) -> anyhow::Result<u64> {
     number(arguments, 0)
 }
 
-fn two(arguments: &[&str]) -> anyhow::Result<(u64, u64)> {
-    Ok((number(arguments, 0)?, number(arguments, 1)?))
+/// Two numbers whose product can be said.
+fn product(arguments: &[&str]) -> anyhow::Result<(u64, u64)> {
+    let (first, second) = (number(arguments, 0)?, number(arguments, 1)?);
+    first.checked_mul(second).with_context(|| format!("{first} times {second} events are too many"))?;
+    Ok((first, second))
 }
 
-fn burst(events: &PeerLoad, threads: u64, per_thread: u64) -> String {
+/// Emits on `threads` threads at once and waits for all that could be started.
+fn on_threads(threads: u64, work: impl Fn(u64) + Sync) -> anyhow::Result<()> {
+    anyhow::ensure!(threads <= MAX_THREADS, "{threads} threads at once are more than {MAX_THREADS}");
+    let work = &work;
+    thread::scope(|scope| {
+        (0..threads).try_for_each(|thread| {
+            thread::Builder::new().spawn_scoped(scope, move || work(thread)).map(|_| ())
+        })
+    })
+    .context("cannot start a thread")
+}
+
+fn burst(events: &PeerLoad, threads: u64, per_thread: u64) -> anyhow::Result<String> {
     let enabled = events.tick.is_enabled();
     let start = Instant::now();
-    thread::scope(|scope| {
-        for thread in 0..threads {
-            scope.spawn(move || {
-                for index in 0..per_thread {
-                    events.tick.write((index as i64, thread as i64, "0123456789abcdef"));
-                }
-            });
+    on_threads(threads, |thread| {
+        for index in 0..per_thread {
+            events.tick.write((index as i64, thread as i64, "0123456789abcdef"));
         }
-    });
+    })?;
     let seconds = start.elapsed().as_secs_f64();
     let total = threads * per_thread;
-    format!(
+    Ok(format!(
         "burst threads={threads} events={total} enabled={} seconds={seconds:.4} ns_per_event_per_thread={:.1} \
          events_per_second={:.0} rss_mb={}",
         if enabled { "True" } else { "False" },
         seconds * 1e9 / per_thread.max(1) as f64,
         total as f64 / seconds,
         resident_mb(),
-    )
+    ))
 }
 
-fn churn(events: &PeerLoad, threads: u64, per_thread: u64) -> String {
+fn churn(events: &PeerLoad, threads: u64, per_thread: u64) -> anyhow::Result<String> {
     let start = Instant::now();
     let mut done = 0;
     while done < threads {
         let batch = CHURN_BATCH.min(threads - done);
-        thread::scope(|scope| {
-            for _ in 0..batch {
-                scope.spawn(|| {
-                    for index in 0..per_thread {
-                        events.tick.write((index as i64, 0, "0123456789abcdef"));
-                    }
-                });
+        on_threads(batch, |_| {
+            for index in 0..per_thread {
+                events.tick.write((index as i64, 0, "0123456789abcdef"));
             }
-        });
+        })?;
         done += batch;
     }
-    format!(
+    Ok(format!(
         "churn threads={threads} events={} seconds={:.3} rss_mb={} cpu_s={:.2}",
         threads * per_thread,
         start.elapsed().as_secs_f64(),
         resident_mb(),
         processor_seconds(),
-    )
+    ))
 }
 
 fn tick(events: &PeerLoad, hertz: u64, seconds: u64) -> String {
@@ -193,5 +202,14 @@ mod tests {
     fn a_line_that_makes_no_sense_is_answered() {
         check("burst", "invalid burst: argument 1 is missing\n");
         check("tick 10 x", "invalid tick: argument 2 is not a whole number: \"x\"");
+        check(
+            "burst 18446744073709551615 2",
+            "invalid burst: 18446744073709551615 times 2 events are too many\n",
+        );
+        check("burst 100001 0", "invalid burst: 100001 threads at once are more than 100000\n");
+        check(
+            "tick 18446744073709551615 2",
+            "invalid tick: 18446744073709551615 times 2 events are too many\n",
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! A command that is launched suspended, so that its first event is recorded.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -15,8 +15,8 @@ use super::stop_trigger::StopTriggers;
 use crate::console;
 use crate::exit::{Exit, Failure};
 
-/// How long a launched command may take to connect.
-const ADVERTISE_LIMIT: Duration = Duration::from_secs(10);
+/// How long a launched command may take to connect, unless told otherwise.
+pub(crate) const ADVERTISE_LIMIT: Duration = Duration::from_secs(10);
 /// How long it may take to end by itself behind the recording: Ctrl-C reaches it as well.
 const OWN_END_LIMIT: Duration = Duration::from_millis(200);
 /// How long it may take to end once asked to.
@@ -50,21 +50,23 @@ impl From<Failure> for LaunchFailure {
     }
 }
 
-/// Launches `command` and waits until it has connected. It inherits our standard streams, and its arguments are
+/// Launches `command` and waits, for `limit` at most, until it has connected. It inherits our standard streams, and its arguments are
 /// exactly those given.
 // spec: CLI-CHILD-1
 pub(crate) async fn launch(
     command: &[OsString],
+    limit: Duration,
     triggers: &mut StopTriggers,
 ) -> Result<(LaunchedChild, ReverseServer, AdvertisedRuntime), LaunchFailure> {
     let path = socket_path();
     let server = ReverseServer::bind(&path).map_err(Failure::from)?;
     let mut child = LaunchedChild::spawn(command, &path)?;
-    let process_id = child.process.id();
     let arrival = tokio::select! {
-        runtime = arrival(&server, process_id) => Ok(runtime),
+        // The first one. A command that is a runtime itself connects before it can start others; one that is not (a script, a
+        // build tool) has what is meant below it.
+        runtime = server.accept() => Ok(runtime),
         status = child.process.wait() => Err(Some(status)),
-        () = tokio::time::sleep(ADVERTISE_LIMIT) => Err(None),
+        () = tokio::time::sleep(limit) => Err(None),
         _ = triggers.next() => {
             child.end().await;
             return Err(Failure::new(Exit::Failed, "interrupted before the command had connected").into());
@@ -81,11 +83,11 @@ pub(crate) async fn launch(
         }
         Err(None) => {
             child.end().await;
-            let limit = ADVERTISE_LIMIT.as_secs();
             let message = format!(
-                "`{program}` did not connect to {} within {limit} s (no diagnostic port, or switched off by \
+                "`{program}` did not connect to {} within {} s, see --timeout (no diagnostic port, or switched off by \
                  DOTNET_EnableDiagnostics=0): ended",
-                path.display()
+                path.display(),
+                limit.as_secs_f64()
             );
             Err(Failure::new(Exit::TimedOut, message).into())
         }
@@ -99,12 +101,14 @@ impl LaunchedChild {
         let mut ports = socket.as_os_str().to_owned();
         ports.push(",suspend");
         let spawned = Command::new(program).args(arguments).env("DOTNET_DiagnosticPorts", ports).spawn();
-        let process = spawned.map_err(|error| {
-            let exit =
-                if error.kind() == std::io::ErrorKind::NotFound { Exit::NotFound } else { Exit::Failed };
-            Failure::new(exit, format!("cannot launch `{}`: {error}", program.to_string_lossy()))
-        })?;
+        let process = spawned.map_err(|error| cannot_launch(program, &error))?;
         Ok(Self { process })
+    }
+
+    /// Completes once it has ended. Safe to drop half-way.
+    pub(crate) async fn ended(&mut self) {
+        // Its code is asked for again at the end.
+        let _ = self.process.wait().await;
     }
 
     /// Waits for it to end by itself, or for a trigger: then it is ended.
@@ -134,15 +138,15 @@ impl LaunchedChild {
     }
 }
 
-/// The runtime of the launched process itself; others that inherited the port are let go at once.
-async fn arrival(server: &ReverseServer, process_id: Option<u32>) -> AdvertisedRuntime {
-    loop {
-        let runtime = server.accept().await;
-        if process_id.map(u64::from) == Some(runtime.process_id()) {
-            return runtime;
-        }
-        let_go(runtime);
+fn cannot_launch(program: &OsStr, error: &std::io::Error) -> Failure {
+    let name = program.to_string_lossy();
+    let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+    if is_missing && name.contains('/') && Path::new(program).exists() {
+        let message = format!("cannot launch `{name}`: {error}: the file is there, what is to run it is not");
+        return Failure::new(Exit::Failed, message);
     }
+    let exit = if is_missing { Exit::NotFound } else { Exit::Failed };
+    Failure::new(exit, format!("cannot launch `{name}`: {error}"))
 }
 
 /// As a shell says it: the code, or 128 and the signal's number.
@@ -157,7 +161,8 @@ fn socket_path() -> PathBuf {
     let name = format!("diagport-trace-{}-{millis}.socket", std::process::id());
     let own = std::path::absolute(discover::temp_dir()).unwrap_or_default().join(&name);
     let speakable = own.to_str().is_some_and(|text| !text.contains([',', ';']));
-    if speakable && check_path(&own).is_ok() { own } else { Path::new("/tmp").join(name) }
+    let is_folder = own.parent().is_some_and(Path::is_dir);
+    if speakable && is_folder && check_path(&own).is_ok() { own } else { Path::new("/tmp").join(name) }
 }
 
 /// Lets every further runtime that arrives go on: descendants inherit the port, and nobody else resumes them.

@@ -14,6 +14,7 @@ mod child;
 mod counter;
 mod file_name;
 mod options;
+mod progress_display;
 mod recorder;
 mod report;
 mod run;
@@ -21,3 +22,4 @@ mod source;
 mod stop_trigger;
 
 pub(crate) use options::TraceCommand;
+pub(crate) use stop_trigger::StopTriggers;

@@ -13,6 +13,7 @@ use diagport_client::time_text::parse_duration;
 use diagport_client::{CollectRequest, KeywordFallback};
 use diagport_codec::{BufferingMode, ProviderRequest, StackWalk};
 
+use super::child::ADVERTISE_LIMIT;
 use crate::console;
 use crate::exit::{Exit, Failure};
 use crate::target_options::parse_limit;
@@ -20,12 +21,15 @@ use crate::target_options::parse_limit;
 /// Record a trace of a process, or of a command that is launched for it
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
+#[command(
+    override_usage = "diagport trace [OPTIONS] <-p PID | -n NAME | --dport PATH[,connect|listen] | -- CMD...>"
+)]
 #[command(group(
     ArgGroup::new("trace-target").required(true).args(["process_id", "name", "diagnostic_port", "child"])
 ))]
 pub(crate) struct TraceCommand {
     /// Process id of the target
-    #[arg(short = 'p', long, value_name = "PID")]
+    #[arg(allow_negative_numbers = true, short = 'p', long, value_name = "PID")]
     pub(crate) process_id: Option<u32>,
     /// Name of the target, if exactly one process with a port has it
     #[arg(short = 'n', long, value_name = "NAME")]
@@ -43,16 +47,16 @@ pub(crate) struct TraceCommand {
     #[arg(long, value_name = "WORDS")]
     clrevents: Option<String>,
     /// Level of the --clrevents, a number or a name
-    #[arg(long, value_name = "LEVEL", requires = "clrevents")]
+    #[arg(long, value_name = "LEVEL")]
     clreventlevel: Option<String>,
     /// Size of the target's event buffer in megabytes
-    #[arg(long, value_name = "MB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true, long, value_name = "MB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     buffersize: u32,
     /// What the target does when its buffer is full: Drop events and count them, or Block their threads (.NET 11)
     #[arg(long, value_name = "MODE", value_enum, default_value_t = BufferingWord::Drop, ignore_case = true)]
     buffering_mode: BufferingWord,
     /// Stop after this time: dd:hh:mm:ss, hh:mm:ss, or with a unit as 5s; without it on Enter or Ctrl-C
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(allow_negative_numbers = true, long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) duration: Option<Duration>,
     /// Whether the target describes its code at the end, which names need
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", ignore_case = true, value_enum)]
@@ -67,10 +71,10 @@ pub(crate) struct TraceCommand {
     #[arg(long, value_enum, default_value_t = TraceFormat::NetTrace, ignore_case = true, hide = true)]
     format: TraceFormat,
     /// Accepted for compatibility: a launched command always has this terminal
-    #[arg(long, hide = true)]
-    show_child_io: bool,
-    /// Limit for starting the session, and again for ending it [default: 30s, and 10m for a target to connect]
-    #[arg(long, value_name = "DURATION", value_parser = parse_limit)]
+    #[arg(long, hide = true, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", ignore_case = true, value_enum)]
+    show_child_io: Option<YesNo>,
+    /// Limit for starting the session, and again for ending it [default: 30s; 10s for a command and 10m for a target to connect]
+    #[arg(allow_negative_numbers = true, long, value_name = "DURATION", value_parser = parse_limit)]
     pub(crate) timeout: Option<Duration>,
     /// Exit with 8 if events were lost
     #[arg(long)]
@@ -127,6 +131,11 @@ impl TraceCommand {
         }
     }
 
+    /// Limit of waiting for a launched command to connect.
+    pub(crate) fn launch_limit(&self) -> Duration {
+        self.timeout.unwrap_or(ADVERTISE_LIMIT)
+    }
+
     /// Limit of waiting for a target that connects to us.
     pub(crate) fn connection_limit(&self) -> Duration {
         self.timeout.unwrap_or(DEFAULT_CONNECTION_LIMIT)
@@ -135,7 +144,14 @@ impl TraceCommand {
     /// Tells about the course of the recording: on standard output, as the released tool does, unless that belongs to
     /// the launched command or to JSON.
     pub(crate) fn say(&self, text: &str) {
-        if self.json || !self.child.is_empty() { console::note(text) } else { console::result_line(text) }
+        let is_taken = self.json || !self.child.is_empty() || self.records_to_standard_output();
+        if is_taken { console::note(text) } else { console::result_line(text) }
+    }
+
+    /// Whether the recording itself goes to standard output, so that nothing else may.
+    // spec: CLI-OUTPUT-4
+    pub(crate) fn records_to_standard_output(&self) -> bool {
+        self.output.as_deref().is_some_and(console::is_standard_output)
     }
 
     /// The recording that the options ask for.
@@ -144,7 +160,7 @@ impl TraceCommand {
         let profiles = self.profiles()?;
         let providers = self.provider_list(&profiles)?;
         let (rundown_keyword, keyword_fallback) = self.rundown_keyword(&profiles);
-        Ok(CollectRequest {
+        let request = CollectRequest {
             providers,
             circular_buffer_mb: self.buffersize,
             buffering_mode: match self.buffering_mode {
@@ -154,12 +170,21 @@ impl TraceCommand {
             stack_walk: StackWalk::On,
             rundown_keyword,
             keyword_fallback,
-        })
+        };
+        request.check().map_err(|error| {
+            Failure::new(Exit::Usage, format!("a session cannot be asked for like this: {error}"))
+        })?;
+        Ok(request)
     }
 
+    /// Empty parts of a list count for nothing, and a list of nothing is no list: scripts fill these options from
+    /// variables.
     fn profiles(&self) -> Result<Vec<&'static Profile>, Failure> {
-        let mut names: Vec<&str> = self.profile.iter().flat_map(|list| list.split(',')).collect();
-        if names.is_empty() && self.providers.is_empty() && self.clrevents.is_none() {
+        let parts = self.profile.iter().flat_map(|list| list.split(',')).map(str::trim);
+        let mut names: Vec<&str> = parts.filter(|name| !name.is_empty()).collect();
+        let has_providers =
+            self.providers.iter().any(|list| list.chars().any(|c| c != ',' && !c.is_whitespace()));
+        if names.is_empty() && !has_providers && self.clr_events().is_none() {
             self.say(&format!(
                 "No profile or providers specified, using the profiles {}",
                 DEFAULT_PROFILES.join(" + ")
@@ -169,22 +194,24 @@ impl TraceCommand {
         names.into_iter().map(profile_named).collect()
     }
 
+    fn clr_events(&self) -> Option<&str> {
+        self.clrevents.as_deref().filter(|words| !words.trim().is_empty())
+    }
+
     fn provider_list(&self, profiles: &[&'static Profile]) -> Result<Vec<ProviderRequest>, Failure> {
         let usage = |error: &dyn std::error::Error| Failure::new(Exit::Usage, error.to_string());
-        let mut providers = Vec::new();
-        if !self.providers.is_empty() {
-            providers = parse_providers(&self.providers.join(",")).map_err(|error| usage(&error))?;
-        }
+        let mut providers = parse_providers(&self.providers.join(",")).map_err(|error| usage(&error))?;
         profiles.iter().for_each(|profile| add_profile(&mut providers, profile));
-        if let Some(words) = &self.clrevents {
-            let level = self.clreventlevel.as_deref().map_or(Ok(DEFAULT_LEVEL), parse_level);
-            let clr =
-                level.and_then(|level| parse_clr_events(words, level)).map_err(|error| usage(&error))?;
-            if add_missing(&mut providers, clr) == Added::AlreadyThere {
-                self.say(
-                    "--clrevents is ignored: --providers or --profile name the runtime's provider already",
-                );
+        let Some(words) = self.clr_events() else {
+            if self.clreventlevel.is_some() {
+                self.say("--clreventlevel is ignored: there are no --clrevents");
             }
+            return Ok(providers);
+        };
+        let level = self.clreventlevel.as_deref().map_or(Ok(DEFAULT_LEVEL), parse_level);
+        let clr = level.and_then(|level| parse_clr_events(words, level)).map_err(|error| usage(&error))?;
+        if add_missing(&mut providers, clr) == Added::AlreadyThere {
+            self.say("--clrevents is ignored: --providers or --profile name the runtime's provider already");
         }
         Ok(providers)
     }

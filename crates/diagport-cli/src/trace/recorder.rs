@@ -1,9 +1,8 @@
 //! From the stream to the file, and what the file holds.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -13,73 +12,53 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::{mpsc, oneshot};
 
 use super::counter::{Counts, StreamCounter};
+use crate::output_file::{OutputFile, OutputKind};
 
 /// Bytes of one read from the stream.
 const CHUNK_BYTES: usize = 256 * 1024;
 /// Chunks on their way to the file; when the file is slower than the stream, the stream waits.
 const CHUNKS_IN_FLIGHT: usize = 16;
 
-/// A file opened for a recording, not yet changed.
-#[derive(Debug)]
-pub(crate) struct OutputFile {
-    path: PathBuf,
-    file: File,
-    /// We made it, so it goes again if nothing is recorded.
-    is_new: bool,
-}
-
-impl OutputFile {
-    /// Opens the file, before a session starts, so that a wrong path costs nobody a session. What it held stays until
-    /// [`OutputFile::record`].
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let is_new = !path.exists();
-        // Read as well: the counter reads behind the writer. A pipe or a device may be writable only.
-        let open =
-            |read: bool| OpenOptions::new().read(read).write(true).create(true).truncate(false).open(path);
-        let file = open(true).or_else(|_| open(false))?;
-        Ok(Self { path: path.to_owned(), file, is_new })
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Nothing is going to be recorded.
-    pub(crate) fn discard(self) {
-        if self.is_new {
-            // Best effort: the failure that led here is what gets reported.
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-
-    /// Starts recording the stream, to its end.
-    pub(crate) fn record(self, stream: IpcStream) -> io::Result<Recording> {
-        let is_regular = self.file.metadata()?.is_file();
-        if is_regular {
-            self.file.set_len(0)?;
-        }
-        let progress = Arc::new(Progress::default());
-        let (chunks, arriving) = mpsc::channel(CHUNKS_IN_FLIGHT);
-        let (tell_failure, write_failure) = oneshot::channel();
-        let (tell_written, written) = oneshot::channel();
-        let writer = Writer { file: self.file, progress: Arc::clone(&progress), is_regular };
-        thread::Builder::new().name("trace-file".to_owned()).spawn(move || {
-            // A receiver that is gone has nobody left to tell.
-            let _ = tell_written.send(writer.run(arriving, tell_failure));
-        })?;
-        Ok(Recording { progress, pump: tokio::spawn(pump(stream, chunks)), write_failure, written })
-    }
+/// Starts recording the stream, to its end.
+pub(crate) fn record(output: OutputFile, stream: IpcStream) -> io::Result<Recording> {
+    let (file, kind) = output.begin()?;
+    let progress = Arc::new(Progress::default());
+    let (chunks, arriving) = mpsc::channel(CHUNKS_IN_FLIGHT);
+    let (tell_failure, write_failure) = oneshot::channel();
+    let (tell_written, written) = oneshot::channel();
+    let writer = Writer { file, progress: Arc::clone(&progress), kind };
+    thread::Builder::new().name("trace-file".to_owned()).spawn(move || {
+        // A receiver that is gone has nobody left to tell.
+        let _ = tell_written.send(writer.run(arriving, tell_failure));
+    })?;
+    let pump = tokio::spawn(pump(stream, chunks, Arc::clone(&progress)));
+    Ok(Recording { progress, pump, write_failure, written })
 }
 
 /// Figures of a running recording, each only growing.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
+    /// Bytes that the target has sent.
+    pub(crate) received: AtomicU64,
     /// Bytes in the file.
     pub(crate) bytes: AtomicU64,
     /// Events counted in them so far.
     pub(crate) events: AtomicU64,
     /// Events known to be lost so far.
     pub(crate) lost: AtomicU64,
+}
+
+impl Progress {
+    /// A figure that changes as long as anything does.
+    pub(crate) fn activity(&self) -> u64 {
+        let figures = [&self.received, &self.bytes, &self.events, &self.lost];
+        figures.into_iter().fold(0, |sum: u64, figure| sum.wrapping_add(figure.load(Ordering::Relaxed)))
+    }
+
+    /// Whether the target has sent more than the file has taken.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.received.load(Ordering::Relaxed) > self.bytes.load(Ordering::Relaxed)
+    }
 }
 
 /// A recording that runs by itself.
@@ -103,12 +82,17 @@ pub(crate) struct Written {
 }
 
 /// Hands the stream's bytes on as they come, until it ends. A reset after the peer's last byte is an end as well.
-async fn pump(mut stream: IpcStream, chunks: mpsc::Sender<Vec<u8>>) -> io::Result<()> {
+async fn pump(
+    mut stream: IpcStream,
+    chunks: mpsc::Sender<Vec<u8>>,
+    progress: Arc<Progress>,
+) -> io::Result<()> {
     let mut buffer = vec![0; CHUNK_BYTES];
     loop {
         match stream.read(&mut buffer).await {
             Ok(0) => return Ok(()),
             Ok(count) => {
+                progress.received.fetch_add(count as u64, Ordering::Relaxed);
                 if chunks.send(buffer[..count].to_vec()).await.is_err() {
                     return Ok(()); // the writer has panicked, which `written` tells
                 }
@@ -122,7 +106,7 @@ async fn pump(mut stream: IpcStream, chunks: mpsc::Sender<Vec<u8>>) -> io::Resul
 struct Writer {
     file: File,
     progress: Arc<Progress>,
-    is_regular: bool,
+    kind: OutputKind,
 }
 
 impl Writer {
@@ -153,7 +137,7 @@ impl Writer {
     }
 
     fn counting(&self) -> Counting {
-        if self.is_regular
+        if self.kind == OutputKind::Regular
             && let Ok(file) = self.file.try_clone()
             && let Some(behind) = CountingBehind::start(file, Arc::clone(&self.progress))
         {

@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use super::counter::Ending;
 use super::recorder::Written;
-use crate::console;
 use crate::exit::{Exit, Failure};
 
 /// What made us stop listening to the stream.
@@ -31,6 +30,8 @@ pub(crate) struct Report {
     pub(crate) port: String,
     pub(crate) session_id: u64,
     pub(crate) written: Written,
+    /// The target was never asked to go on, or did not.
+    pub(crate) setup_failure: Option<Failure>,
     pub(crate) stream_end: StreamEnd,
     /// Whether we asked for the end.
     pub(crate) was_stopped: bool,
@@ -46,8 +47,9 @@ pub(crate) enum LossRule {
     Fail,
 }
 
+/// What `--json` prints at the end.
 #[derive(Serialize)]
-struct JsonReport<'a> {
+pub(crate) struct JsonReport<'a> {
     status: &'static str,
     exit_code: u8,
     events: u64,
@@ -77,6 +79,9 @@ impl Report {
                 Exit::Failed,
                 format!("{port}: the target's stream cannot be read: {reason}"),
             ));
+        }
+        if let Some(failure) = &self.setup_failure {
+            return Some(failure.clone());
         }
         match (&self.stream_end, ending) {
             // A complete stream is complete, whatever became of the stop.
@@ -131,8 +136,23 @@ impl Report {
         )
     }
 
-    pub(crate) fn print_json(&self, failure: Option<&Failure>, exit_code: u8, child_exit_code: Option<u8>) {
-        console::result_json(&JsonReport {
+    /// Our own verdict comes first. Only a recording that ends early because the command died is told by the command's own
+    /// code, as without us.
+    // spec: CLI-CHILD-1
+    pub(crate) fn exit_code(&self, failure: Option<&Failure>, child_code: Option<u8>) -> u8 {
+        let child_code = child_code.unwrap_or(0);
+        let own = failure.map_or(Exit::Ok, |failure| failure.exit);
+        let child_died = self.stream_end == StreamEnd::ByTarget && child_code != 0;
+        if own == Exit::Ok || (own == Exit::Truncated && child_died) { child_code } else { own.code() }
+    }
+
+    pub(crate) fn json<'a>(
+        &'a self,
+        failure: Option<&'a Failure>,
+        exit_code: u8,
+        child_exit_code: Option<u8>,
+    ) -> JsonReport<'a> {
+        JsonReport {
             status: failure.map_or(Exit::Ok, |failure| failure.exit).word(),
             exit_code,
             events: self.written.counts.events,
@@ -144,6 +164,6 @@ impl Report {
             reader_warnings: self.written.counts.warnings,
             child_exit_code,
             error: failure.map(|failure| failure.message.as_str()),
-        });
+        }
     }
 }

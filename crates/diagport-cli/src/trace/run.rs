@@ -1,45 +1,69 @@
 //! The course of a recording: start, resume, record, stop, end.
 
-use std::io::IsTerminal;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use diagport_client::{Client, ClientError, Collection, Concession, Deadline};
-use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use diagport_client::{Client, ClientError, CollectRequest, Collection, Concession, Deadline};
+use jiff::ZonedDateTime;
 
-use super::child::LaunchFailure;
+use super::child::{LaunchFailure, LaunchedChild};
 use super::counter::{Counts, Ending};
 use super::file_name::default_file_name;
 use super::options::{TraceCommand, YesNo};
-use super::recorder::{OutputFile, Progress, Recording, Written};
+use super::progress_display::ProgressDisplay;
+use super::recorder::{Progress, Recording, Written, record};
 use super::report::{LossRule, Report, StreamEnd};
 use super::source::Source;
 use super::stop_trigger::StopTriggers;
 use crate::console;
 use crate::exit::{Exit, Failure};
+use crate::output_file::OutputFile;
 
 /// How long the stream of a target that is gone may still take to end.
 const GONE_LIMIT: Duration = Duration::from_secs(2);
+/// How long a file may take for what had arrived when somebody wanted to leave at once.
+const LEAVING_LIMIT: Duration = Duration::from_secs(1);
+
+/// A session whose stream is being recorded.
+struct Started {
+    file: std::path::PathBuf,
+    session_id: u64,
+    recording: Recording,
+    course: Course,
+}
+
+/// How a session that has started goes on.
+enum Course {
+    Runs,
+    /// Somebody asked for the end while the target was being resumed.
+    StopsAtOnce,
+    /// The target was not resumed, so there is nothing to record.
+    Failed(Failure),
+}
 
 impl TraceCommand {
     /// Runs the recording; returns the exit code.
     pub(crate) async fn run(&self) -> Result<u8, Failure> {
         let request = self.collect_request()?;
         let mut triggers = StopTriggers::install()?;
+        // A wrong path shall cost nobody a launched command.
+        let output = match &self.output {
+            Some(path) => Some(tokio::select! {
+                output = OutputFile::open(path, Deadline::after(self.limit())) => output?,
+                _ = triggers.next() => return Err(interrupted("nobody read the pipe")),
+            }),
+            None => None,
+        };
         let mut source = match Source::open(self, &mut triggers).await {
             Ok(source) => source,
             Err(LaunchFailure::Failed(failure)) => return Err(failure),
             Err(LaunchFailure::ChildEnded { code, message }) => return self.unconnected(code, &message),
         };
-        let started = self.start(&source, &request).await;
-        let result = match started {
-            Ok(started) => Ok(self.record(&source.client, started, &mut triggers).await),
-            Err(failure) => Err(failure),
-        };
-        match result {
-            Ok(report) => Ok(self.conclude(&mut source, &report, &mut triggers).await),
+        match self.start(&source, &request, output, &mut triggers).await {
+            Ok(started) => {
+                let report = self.record(&source.client, &mut source.child, started, &mut triggers).await;
+                Ok(self.conclude(&mut source.child, &report, &mut triggers).await)
+            }
             Err(failure) => {
                 if let Some(child) = &mut source.child {
                     child.end().await;
@@ -66,42 +90,44 @@ impl TraceCommand {
     async fn start(
         &self,
         source: &Source,
-        request: &diagport_client::CollectRequest,
+        request: &CollectRequest,
+        output: Option<OutputFile>,
+        triggers: &mut StopTriggers,
     ) -> Result<Started, Failure> {
-        let output = self.open_output(source)?;
-        let deadline = Deadline::after(self.limit());
-        let collection = match source.client.collect(request, deadline).await {
-            Ok(collection) => collection,
-            Err(error) => {
-                output.discard();
-                return Err(error.into());
+        let output = match output {
+            Some(output) => output,
+            None => {
+                let (stem, now) = (source.file_stem(), ZonedDateTime::now());
+                OutputFile::create(|attempt| default_file_name(&stem, &now, attempt))?
             }
+        };
+        let deadline = Deadline::after(self.limit());
+        let collection = tokio::select! {
+            collection = source.client.collect(request, deadline) => collection?,
+            // A session that starts this moment ends with its connection.
+            _ = triggers.next() => return Err(interrupted("the target had started the session")),
         };
         let file = output.path().to_owned();
         self.announce(source, &file, &collection);
-        let recording = output.record(collection.stream).map_err(|error| {
+        let recording = record(output, collection.stream).map_err(|error| {
             Failure::new(Exit::Failed, format!("cannot record into {}: {error}", file.display()))
         })?;
-        let started = Started { file, session_id: collection.session_id, recording };
         // Behind the start of the recording: a resumed target may fill its buffer at once.
-        if self.resume_runtime == YesNo::Yes
-            && let Err(error) = source.client.resume(deadline).await
-            && !error.is_unknown_command()
-        {
-            // Without it a session without a reader stays in the target.
-            let _ = source.client.stop_tracing(started.session_id, deadline).await;
-            return Err(error.into());
-        }
-        Ok(started)
+        let course = self.resume(&source.client, deadline, triggers).await;
+        Ok(Started { file, session_id: collection.session_id, recording, course })
     }
 
-    fn open_output(&self, source: &Source) -> Result<OutputFile, Failure> {
-        let path = self.output.clone().unwrap_or_else(|| {
-            let millis = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |elapsed| elapsed.as_millis());
-            default_file_name(&source.file_stem(), i64::try_from(millis).unwrap_or(i64::MAX))
-        });
-        OutputFile::open(&path)
-            .map_err(|error| Failure::new(Exit::Failed, format!("cannot write {}: {error}", path.display())))
+    async fn resume(&self, client: &Client, deadline: Deadline, triggers: &mut StopTriggers) -> Course {
+        if self.resume_runtime == YesNo::No {
+            return Course::Runs;
+        }
+        tokio::select! {
+            resumed = client.resume(deadline) => match resumed {
+                Err(error) if !error.is_unknown_command() => Course::Failed(error.into()),
+                _ => Course::Runs,
+            },
+            _ = triggers.next() => Course::StopsAtOnce,
+        }
     }
 
     fn announce(&self, source: &Source, file: &std::path::Path, collection: &Collection) {
@@ -121,33 +147,61 @@ impl TraceCommand {
         }
     }
 
-    async fn record(&self, client: &Client, started: Started, triggers: &mut StopTriggers) -> Report {
-        let Started { file, session_id, mut recording } = started;
-        let enter_is_ours = self.child.is_empty();
-        if enter_is_ours {
+    async fn record(
+        &self,
+        client: &Client,
+        child: &mut Option<LaunchedChild>,
+        started: Started,
+        triggers: &mut StopTriggers,
+    ) -> Report {
+        let Started { file, session_id, mut recording, course } = started;
+        // A launched command has the terminal for itself.
+        let display = if child.is_none() {
             triggers.watch_enter();
-        }
-        let display = ProgressDisplay::start(&recording.progress, enter_is_ours);
-        let ended = self.until_stop(&mut recording, triggers).await;
+            ProgressDisplay::start(&recording.progress)
+        } else {
+            ProgressDisplay::none()
+        };
+        let (ended, setup_failure) = match course {
+            Course::Runs => (self.until_stop(&mut recording, child, triggers).await, None),
+            Course::StopsAtOnce => (None, None),
+            Course::Failed(failure) => (None, Some(failure)),
+        };
         let was_stopped = ended.is_none();
-        let stream_end = match ended {
+        let mut stream_end = match ended {
             Some(end) => end,
-            None => self.stop(client, session_id, &mut recording, triggers).await,
+            None => {
+                display
+                    .aside(|| self.say("Stopping the trace. This may take a while; Ctrl-C leaves at once."));
+                self.stop(client, session_id, &mut recording, triggers).await
+            }
         };
         // Whoever still reads the stream stops now; what has arrived is written and counted.
         recording.pump.abort();
+        let patience = match stream_end {
+            StreamEnd::OnRequest => LEAVING_LIMIT,
+            StreamEnd::TimedOut(_) => GONE_LIMIT,
+            _ => self.limit(),
+        };
         let written = tokio::select! {
-            written = recording.written => written.ok(),
+            written = &mut recording.written => written.ok(),
+            () = inactivity(&recording.progress, patience) => {
+                if !matches!(stream_end, StreamEnd::OnRequest) {
+                    stream_end = StreamEnd::TimedOut(file_is_stuck(&file, patience));
+                }
+                None
+            }
             _ = triggers.next() => None,
         };
         display.finish();
         let written = written.unwrap_or_else(|| unchecked(&recording.progress));
         let loss_rule = if self.fail_on_loss { LossRule::Fail } else { LossRule::Tell };
         Report {
-            file,
             port: client.target().describe(),
+            file,
             session_id,
             written,
+            setup_failure,
             stream_end,
             was_stopped,
             loss_rule,
@@ -155,13 +209,20 @@ impl TraceCommand {
     }
 
     /// Records until the stream ends (`Some`) or until somebody or something wants to stop.
-    async fn until_stop(&self, recording: &mut Recording, triggers: &mut StopTriggers) -> Option<StreamEnd> {
+    async fn until_stop(
+        &self,
+        recording: &mut Recording,
+        child: &mut Option<LaunchedChild>,
+        triggers: &mut StopTriggers,
+    ) -> Option<StreamEnd> {
         let duration = self.duration.filter(|duration| !duration.is_zero());
         tokio::select! {
             ended = &mut recording.pump => Some(stream_end(ended)),
             _ = triggers.next() => None,
             () = sleep_or_forever(duration) => None,
             () = fires(&mut recording.write_failure) => None,
+            // The command may have left somebody behind who holds the session open.
+            () = ended_for(child, GONE_LIMIT) => None,
         }
     }
 
@@ -174,7 +235,6 @@ impl TraceCommand {
         recording: &mut Recording,
         triggers: &mut StopTriggers,
     ) -> StreamEnd {
-        self.say("Stopping the trace. This may take a while; Ctrl-C leaves at once.");
         let (silence_limit, whole_limit) = self.stop_limits();
         let deadline = Deadline::after(whole_limit);
         let port = client.target().describe();
@@ -184,9 +244,10 @@ impl TraceCommand {
         let mut arrived = recording.progress.bytes.load(Ordering::Relaxed);
         let mut asking = true;
         let mut state = "the stop was not answered";
+        let mut refusal = None;
         loop {
             tokio::select! {
-                ended = &mut recording.pump => return stream_end(ended),
+                ended = &mut recording.pump => return refusal.map_or_else(|| stream_end(ended), StreamEnd::StopRefused),
                 _ = triggers.next() => return StreamEnd::OnRequest,
                 answer = &mut stopping, if asking => {
                     asking = false;
@@ -194,27 +255,41 @@ impl TraceCommand {
                         Ok(()) => state = "the stop was answered",
                         Err(ClientError::TimedOut { .. }) => {}
                         Err(error) if error.is_peer_gone() => waiting = Deadline::after(GONE_LIMIT.min(deadline.remaining())),
-                        Err(error) => return StreamEnd::StopRefused(error.into()),
+                        Err(error) => {
+                            waiting = Deadline::after(GONE_LIMIT.min(deadline.remaining()));
+                            refusal = Some(error.into());
+                        }
                     }
                 }
                 () = tokio::time::sleep(waiting.remaining()) => {
                     let before = std::mem::replace(&mut arrived, recording.progress.bytes.load(Ordering::Relaxed));
-                    if arrived > before && !deadline.remaining().is_zero() {
+                    if arrived > before && refusal.is_none() && !deadline.remaining().is_zero() {
                         waiting = Deadline::after(silence_limit.min(deadline.remaining()));
                         continue;
                     }
+                    if let Some(refusal) = refusal {
+                        return StreamEnd::StopRefused(refusal);
+                    }
                     let limit = if deadline.remaining().is_zero() { whole_limit } else { waiting.limit() };
-                    let message =
-                        format!("{port}: time ran out after {} s: {state}, the stream did not end (stopping)", limit.as_secs_f64());
+                    let seconds = limit.as_secs_f64();
+                    let mut message = format!("{port}: time ran out after {seconds} s: {state}, the stream did not end (stopping)");
+                    if recording.progress.is_behind() {
+                        message.push_str("; the file did not take what had arrived");
+                    }
                     return StreamEnd::TimedOut(Failure::new(Exit::TimedOut, message));
                 }
             }
         }
     }
 
-    async fn conclude(&self, source: &mut Source, report: &Report, triggers: &mut StopTriggers) -> u8 {
+    async fn conclude(
+        &self,
+        child: &mut Option<LaunchedChild>,
+        report: &Report,
+        triggers: &mut StopTriggers,
+    ) -> u8 {
         let failure = report.failure();
-        let child_code = match &mut source.child {
+        let child_code = match child {
             None => None,
             // The stream ended by itself: so will the command. Otherwise the end of the recording is its end.
             Some(child) if report.stream_end == StreamEnd::ByTarget && !report.was_stopped => {
@@ -222,24 +297,31 @@ impl TraceCommand {
             }
             Some(child) => child.end().await,
         };
-        let own_code = failure.as_ref().map_or(Exit::Ok, |failure| failure.exit).code();
-        let exit_code = if own_code == 0 { child_code.unwrap_or(0) } else { own_code };
+        let exit_code = report.exit_code(failure.as_ref(), child_code);
         if let Some(failure) = &failure {
             console::error_line(failure);
         }
-        if self.json {
-            report.print_json(failure.as_ref(), exit_code, child_code);
-        } else {
-            console::result_line(&report.last_line());
+        match (self.json, self.records_to_standard_output()) {
+            (true, false) => console::result_json(&report.json(failure.as_ref(), exit_code, child_code)),
+            (true, true) => console::note_json(&report.json(failure.as_ref(), exit_code, child_code)),
+            (false, false) => console::result_line(&report.last_line()),
+            (false, true) => console::note(&report.last_line()),
         }
         exit_code
     }
 }
 
-struct Started {
-    file: PathBuf,
-    session_id: u64,
-    recording: Recording,
+fn interrupted(before: &str) -> Failure {
+    Failure::new(Exit::Failed, format!("interrupted before {before}"))
+}
+
+fn file_is_stuck(file: &std::path::Path, patience: Duration) -> Failure {
+    let message = format!(
+        "cannot write {}: time ran out after {} s in which it took nothing",
+        file.display(),
+        patience.as_secs_f64()
+    );
+    Failure::new(Exit::TimedOut, message)
 }
 
 fn stream_end(ended: Result<std::io::Result<()>, tokio::task::JoinError>) -> StreamEnd {
@@ -265,47 +347,32 @@ async fn sleep_or_forever(duration: Option<Duration>) {
     }
 }
 
+/// Completes once nothing of the recording has moved for `limit`.
+// spec: CLI-STOPPING-4
+async fn inactivity(progress: &Progress, limit: Duration) {
+    let mut before = progress.activity();
+    loop {
+        tokio::time::sleep(limit).await;
+        let now = progress.activity();
+        if std::mem::replace(&mut before, now) == now {
+            return;
+        }
+    }
+}
+
+/// Completes once the launched command has been gone for `grace`.
+// spec: CLI-CHILD-3
+async fn ended_for(child: &mut Option<LaunchedChild>, grace: Duration) {
+    match child {
+        Some(child) => child.ended().await,
+        None => std::future::pending().await,
+    }
+    tokio::time::sleep(grace).await;
+}
+
 /// Completes when the other side says so; its going away says nothing.
 async fn fires(signal: &mut tokio::sync::oneshot::Receiver<()>) {
     if signal.await.is_err() {
         std::future::pending().await
-    }
-}
-
-/// The figures on a terminal, four times a second.
-struct ProgressDisplay {
-    bar: Option<ProgressBar>,
-    drawing: Option<tokio::task::JoinHandle<()>>,
-}
-
-impl ProgressDisplay {
-    fn start(progress: &Arc<Progress>, enter_is_ours: bool) -> Self {
-        if !std::io::stderr().is_terminal() {
-            return Self { bar: None, drawing: None };
-        }
-        let bar = ProgressBar::new_spinner();
-        let template = "[{elapsed_precise}] {msg}";
-        bar.set_style(ProgressStyle::with_template(template).expect("a constant template"));
-        let hint = if enter_is_ours { "Enter or Ctrl-C ends" } else { "Ctrl-C ends" };
-        let (drawn, progress) = (bar.clone(), Arc::clone(progress));
-        let drawing = tokio::spawn(async move {
-            loop {
-                let bytes = progress.bytes.load(Ordering::Relaxed);
-                let events = progress.events.load(Ordering::Relaxed);
-                let lost = progress.lost.load(Ordering::Relaxed);
-                drawn.set_message(format!("{}  events={events} lost={lost}  ({hint})", HumanBytes(bytes)));
-                tokio::time::sleep(Duration::from_millis(250)).await;
-            }
-        });
-        Self { bar: Some(bar), drawing: Some(drawing) }
-    }
-
-    fn finish(self) {
-        if let Some(drawing) = self.drawing {
-            drawing.abort();
-        }
-        if let Some(bar) = self.bar {
-            bar.finish_and_clear();
-        }
     }
 }

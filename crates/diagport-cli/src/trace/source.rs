@@ -38,7 +38,7 @@ impl Source {
         triggers: &mut StopTriggers,
     ) -> Result<Self, LaunchFailure> {
         if !command.child.is_empty() {
-            let (child, server, runtime) = launch(&command.child, triggers).await?;
+            let (child, server, runtime) = launch(&command.child, command.launch_limit(), triggers).await?;
             let label =
                 label_of(u32::try_from(runtime.process_id()).ok(), &command.child[0].to_string_lossy());
             return Ok(Self {
@@ -76,12 +76,14 @@ impl Source {
     ) -> Result<Self, Failure> {
         let deadline = Deadline::after(command.connection_limit());
         let server = ReverseServer::bind(port.address.as_ref())?;
+        // The target has a folder of its own.
+        let absolute = std::path::absolute(&port.address).unwrap_or_else(|_| port.address.clone().into());
         command.say(&format!(
             "Waiting for connection on {} (at most {} s, see --timeout); start the target with \
              DOTNET_DiagnosticPorts={}",
             port.address,
             deadline.limit().as_secs_f64(),
-            port.address
+            absolute.display()
         ));
         let runtime = tokio::select! {
             arrived = deadline.run(server.accept()) => arrived.ok_or_else(|| no_connection(port, deadline))?,

@@ -41,6 +41,10 @@ pub(crate) enum Course {
     Refused(HResult),
     /// A stop is answered with this code.
     StopRefused(HResult),
+    /// As until stopped, but a resume is answered with this code.
+    ResumeRefused(HResult),
+    /// CollectTracing is never answered.
+    Silent,
 }
 
 /// A target at a path. Its threads end with the test process.
@@ -108,11 +112,13 @@ impl Shared {
         let starts = (Command::COLLECT_TRACING..=Command::COLLECT_TRACING_6).contains(&request.command);
         match (request.command, self.script.course) {
             (_, Course::Refused(code)) if starts => send(&mut stream, &Reply::error(code)),
+            (_, Course::Silent) if starts => self.silent.lock().unwrap().push(stream),
             _ if starts => self.start_session(stream),
+            (Command::RESUME_RUNTIME, Course::ResumeRefused(code)) => send(&mut stream, &Reply::error(code)),
             (Command::STOP_TRACING, Course::StopRefused(code)) => send(&mut stream, &Reply::error(code)),
             (Command::STOP_TRACING, Course::IgnoresStop) => self.silent.lock().unwrap().push(stream),
             (Command::STOP_TRACING, course) => {
-                if course == Course::UntilStop
+                if matches!(course, Course::UntilStop | Course::ResumeRefused(_))
                     && let Some(mut session) = self.stream.lock().unwrap().take()
                 {
                     drop(session.write_all(&self.script.at_stop));
@@ -159,6 +165,22 @@ pub(crate) fn diagport(arguments: &[&str]) -> Binary {
     let mut binary = Binary::cargo_bin("diagport").unwrap();
     binary.args(arguments).timeout(Duration::from_secs(60));
     binary
+}
+
+/// The binary as a process that the test talks to while it runs.
+pub(crate) fn diagport_process(arguments: &[&str]) -> std::process::Command {
+    let mut process = std::process::Command::new(assert_cmd::cargo::cargo_bin("diagport"));
+    process.args(arguments).stdin(std::process::Stdio::null());
+    process
+}
+
+/// Waits for something that other threads or processes bring about.
+pub(crate) fn until(what: &str, condition: impl Fn() -> bool) {
+    let from = Instant::now();
+    while !condition() {
+        assert!(from.elapsed() < Duration::from_secs(20), "{what} did not come about");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// A NetTrace stream of events numbered as given, all on one thread, without its end mark.
