@@ -3,6 +3,7 @@
 mod blob;
 mod input;
 mod object;
+mod skim;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -12,12 +12,12 @@ use crate::warning::Warnings;
 use crate::{Event, ReadError, Record, WarningKind};
 
 /// A blob of any of the three forms.
-struct Blob<'a> {
-    header: BlobHeader,
+pub(super) struct Blob<'a> {
+    pub(super) header: BlobHeader,
     payload: &'a [u8],
     inline_stack: &'a [u8],
     /// From the start of this blob to the next.
-    bytes: usize,
+    pub(super) bytes: usize,
 }
 
 impl Reader {
@@ -136,7 +136,7 @@ impl Reader {
         }
     }
 
-    fn watch_clock(&mut self, header: &BlobHeader, at_byte: u64) {
+    pub(super) fn watch_clock(&mut self, header: &BlobHeader, at_byte: u64) {
         if self.clocks.len() >= MAX_WATCHED_CLOCKS && !self.clocks.contains_key(&header.capture_thread) {
             self.clocks.clear();
         }
@@ -259,7 +259,11 @@ fn sequence_point(body: &[u8], at_byte: u64) -> Result<(Record, u64), ReadError>
     Ok((Record::SequencePoint { ticks, threads }, cursor.remaining() as u64))
 }
 
-fn compressed_blob<'a>(previous: &BlobHeader, bytes: &'a [u8], at_byte: u64) -> Result<Blob<'a>, ReadError> {
+pub(super) fn compressed_blob<'a>(
+    previous: &BlobHeader,
+    bytes: &'a [u8],
+    at_byte: u64,
+) -> Result<Blob<'a>, ReadError> {
     let (header, header_bytes) = BlobHeader::decode(previous, bytes)
         .map_err(|_| malformed("a compressed header that does not fit its block", at_byte))?;
     let payload = bytes[header_bytes..]
