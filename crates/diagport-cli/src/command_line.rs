@@ -47,13 +47,19 @@ enum Command {
 impl CommandLine {
     /// Reads this process's arguments. `Err`: help was shown, or the error line.
     pub(crate) fn from_process() -> Result<Self, ExitCode> {
-        Self::try_parse_from(accept_released_spellings(std::env::args_os())).map_err(|error| show(&error))
+        let arguments = accept_released_spellings(std::env::args_os());
+        let json = Json::asked_for_in(&arguments);
+        Self::try_parse_from(arguments).map_err(|error| show(&error, json))
     }
 
     pub(crate) fn run(self) -> ExitCode {
-        if let Err(failure) = crate::log::start() {
-            return finish(Json::No, Err(failure));
-        }
+        let _log = match crate::log::start() {
+            Ok(log) => log,
+            Err(failure) => {
+                let arguments: Vec<OsString> = std::env::args_os().collect();
+                return finish(Json::asked_for_in(&arguments), Err(failure));
+            }
+        };
         match self.command {
             Command::Ps(command) => finish(Json::when(command.json), block_on(command.run())),
             Command::Info(command) => {
@@ -117,7 +123,7 @@ fn with_equals_sign(argument: OsString) -> OsString {
 }
 
 /// Shows help and version as they are, an error as one line.
-fn show(error: &clap::Error) -> ExitCode {
+fn show(error: &clap::Error, json: Json) -> ExitCode {
     if !error.use_stderr() {
         // Help may be piped into something that stops reading.
         let _ = error.print();
@@ -132,8 +138,7 @@ fn show(error: &clap::Error) -> ExitCode {
         .collect();
     let message = one_line(&paragraph.join("\n"));
     let message = message.strip_prefix("error: ").unwrap_or(&message);
-    console::error_line(&Failure::new(Exit::Usage, format!("{message} (diagport --help says more)")));
-    ExitCode::from(Exit::Usage.code())
+    finish(json, Err(Failure::new(Exit::Usage, format!("{message} (diagport --help says more)"))))
 }
 
 /// Whether an error is printed as JSON too.
@@ -146,6 +151,11 @@ enum Json {
 impl Json {
     fn when(asked: bool) -> Self {
         if asked { Self::Yes } else { Self::No }
+    }
+
+    /// For arguments that make no command: whoever wrote `--json` reads JSON.
+    fn asked_for_in(arguments: &[OsString]) -> Self {
+        Self::when(arguments.iter().take_while(|word| *word != "--").any(|word| word == "--json"))
     }
 }
 

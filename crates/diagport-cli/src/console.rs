@@ -23,7 +23,7 @@ static OUTPUT_FAILURE: OnceLock<String> = OnceLock::new();
 
 /// One line of result.
 pub(crate) fn result_line(text: &str) {
-    write_result(&visible(text, |c| c.escape_default().to_string()));
+    write_result(&line_text(text));
 }
 
 /// One result as JSON, on a line of its own.
@@ -68,7 +68,7 @@ fn json_line(value: &impl Serialize) -> String {
 /// One line about the run.
 pub(crate) fn note(text: &str) {
     let mut err = io::stderr().lock();
-    let _ = writeln!(err, "{}", visible(text, |c| c.escape_default().to_string()));
+    let _ = writeln!(err, "{}", line_text(text));
 }
 
 /// The one error line.
@@ -94,6 +94,11 @@ pub(crate) fn is_standard_output(path: &Path) -> bool {
     let Ok(own) = rustix::fs::fstat(io::stdout().as_fd()) else { return false };
     (named.dev(), named.ino()) == (own.st_dev, own.st_ino)
         && FileType::from_raw_mode(own.st_mode) != FileType::CharacterDevice
+}
+
+/// Text that stays within its line, and its cell of a table.
+pub(crate) fn line_text(text: &str) -> String {
+    visible(text, |c| c.escape_default().to_string())
 }
 
 /// The text with everything escaped that is no character to look at.
@@ -126,7 +131,7 @@ mod tests {
     #[test]
     fn nothing_that_a_peer_says_steers_the_terminal() {
         let check = |text: &str, line: &str, json: &str| {
-            assert_eq!(visible(text, |c| c.escape_default().to_string()), line);
+            assert_eq!(line_text(text), line);
             let printed = json_line(&text);
             assert_eq!(printed, json);
             assert_eq!(serde_json::from_str::<String>(&printed).expect("valid JSON"), text);

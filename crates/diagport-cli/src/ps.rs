@@ -135,13 +135,8 @@ fn print_table(rows: &[Row], found: usize) {
             format!("{} ({} inside)", row.process_id, row.namespace_pid)
         };
         let version = row.clr_product_version.clone().unwrap_or_else(|| "-".to_owned());
-        table.add_row([
-            pid,
-            row.name.clone(),
-            version,
-            state_text(row),
-            crate::exit::one_line(&row.command_line),
-        ]);
+        let cells = [pid, row.name.clone(), version, state_text(row), row.command_line.clone()];
+        table.add_row(cells.map(|cell| console::line_text(&cell)));
     }
     table.lines().for_each(|line| console::result_line(line.trim()));
 }

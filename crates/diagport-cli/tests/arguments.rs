@@ -58,6 +58,32 @@ fn senseless_command_lines_are_refused_in_one_line() {
     }
 }
 
+/// Whoever asked for JSON gets it, however wrong the rest is; a launched command's arguments ask for nothing.
+// spec-test: CLI-EXIT-1
+#[test]
+fn senseless_command_lines_have_their_json() {
+    for (arguments, status) in [
+        (&["info", "--json"][..], "usage"),
+        (&["trace", "--json", "-p", "1", "--duration", "bad"], "usage"),
+        (&["nonsense", "--json"], "usage"),
+        (&["ps", "--json"], "configuration"),
+    ] {
+        let code = if status == "usage" { 2 } else { 3 };
+        let mut binary = diagport(arguments);
+        if status == "configuration" {
+            binary.env("DIAGPORT_LOG", "a=b=c");
+        }
+        let finished = run(&mut binary, code);
+        assert_eq!(finished.stdout().lines().count(), 1, "{arguments:?}: {}", finished.text());
+        assert_eq!(
+            (finished.json()["status"].as_str(), finished.json()["exit_code"].as_i64()),
+            (Some(status), Some(i64::from(code)))
+        );
+    }
+    let finished = run(&mut diagport(&["trace", "--duration", "bad", "--", "x", "--json"]), 2);
+    assert_eq!(finished.stdout(), "");
+}
+
 // spec-test: CLI-LOG-1
 #[test]
 fn a_senseless_log_filter_is_a_configuration_error() {
@@ -120,4 +146,27 @@ fn a_list_ends_whatever_is_there() {
     let finished = run(&mut diagport(&["ps", "--json"]), 0);
     assert!(finished.json().is_array(), "{}", finished.text());
     assert!(finished.elapsed.as_secs() < 5, "{:?}", finished.elapsed);
+}
+
+/// Whatever a process calls itself, it has one line of the list.
+// spec-test: CLI-PS-1, CLI-OUT-1
+#[test]
+fn a_strange_name_stays_in_its_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("a\n99999 evil \u{1b}[2J");
+    std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+    let mut process =
+        std::process::Command::new(&program).arg("100").env("TMPDIR", folder.path()).spawn().unwrap();
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
+    let key = stat.rsplit(')').next().unwrap().split_whitespace().nth(19).unwrap();
+    let port = folder.path().join(format!("dotnet-diagnostic-{}-{key}-socket", process.id()));
+    let _listener = std::os::unix::net::UnixListener::bind(port).unwrap();
+    let listed = run(diagport(&["ps"]).env("TMPDIR", folder.path()), 0);
+    let as_json = run(diagport(&["ps", "--json"]).env("TMPDIR", folder.path()), 0);
+    process.kill().unwrap();
+    process.wait().unwrap();
+    let row = format!("\n{} ", process.id());
+    assert!(format!("\n{}", listed.stdout()).contains(&row), "{}", listed.text());
+    assert!(!listed.stdout().contains("\n99999") && !listed.stdout().contains('\u{1b}'), "{}", listed.text());
+    assert_eq!(as_json.stdout().lines().count(), 1, "{}", as_json.text());
 }

@@ -111,7 +111,10 @@ fn a_named_pipe_is_waited_for_and_its_reader_watched() {
 
     // A reader who leaves: the session is stopped at the next bytes.
     let path = pipe.clone();
-    let reading = std::thread::spawn(move || drop(File::open(path).unwrap().read(&mut [0; 10]).unwrap()));
+    let reading = std::thread::spawn(move || {
+        let count = File::open(path).unwrap().read(&mut [0; 10]).unwrap();
+        assert_eq!(count, 10);
+    });
     let finished = run(&mut trace(&["--duration", "300ms"]), 1);
     reading.join().unwrap();
     assert!(finished.error().contains("Broken pipe"), "{}", finished.text());

@@ -147,9 +147,6 @@ impl ClientError {
             Self::Unreachable(UnreachableError::SomebodyElse { .. }) => false,
             Self::Unreachable(error) => error.fault() == Fault::NotFound,
             Self::Closed { .. } => true,
-            Self::Io { source, .. } => {
-                matches!(source.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
-            }
             _ => false,
         }
     }

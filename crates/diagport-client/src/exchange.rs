@@ -1,5 +1,7 @@
 //! One request and its reply on one connection.
 
+use std::io;
+
 use diagport_codec::{Command, IpcMessage, Prefix, Reply, Request, decode_prefix};
 use diagport_transport::IpcStream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -47,7 +49,7 @@ async fn send(
     };
     match deadline.run(write).await {
         Some(Ok(())) => Ok(()),
-        Some(Err(source)) => Err(ClientError::Io { phase: Phase::Send, port: port.to_owned(), source }),
+        Some(Err(source)) => Err(broken(Phase::Send, port, 0, source)),
         None => Err(timed_out(Phase::Send, port, deadline)),
     }
 }
@@ -68,7 +70,7 @@ async fn read_reply(
         let mut piece = vec![0; needed_bytes];
         match deadline.run(stream.read(&mut piece)).await {
             None => return Err(timed_out(phase, port, deadline)),
-            Some(Err(source)) => return Err(ClientError::Io { phase, port: port.to_owned(), source }),
+            Some(Err(source)) => return Err(broken(phase, port, bytes.len(), source)),
             Some(Ok(0)) => {
                 return Err(ClientError::Closed {
                     phase,
@@ -94,7 +96,7 @@ pub(crate) async fn read_continuation(
     let limit = u64::try_from(expected_bytes).unwrap_or(u64::MAX).saturating_add(1);
     match deadline.run(stream.take(limit).read_to_end(&mut bytes)).await {
         None => return Err(timed_out(phase, port, deadline)),
-        Some(Err(source)) => return Err(ClientError::Io { phase, port: port.to_owned(), source }),
+        Some(Err(source)) => return Err(broken(phase, port, bytes.len(), source)),
         Some(Ok(_)) => {}
     }
     if bytes.len() < expected_bytes {
@@ -105,6 +107,17 @@ pub(crate) async fn read_continuation(
         return Err(ClientError::Malformed { phase, port: port.to_owned(), detail });
     }
     Ok(bytes)
+}
+
+/// A peer that closes with bytes of ours unread shows as a reset; it is no other end than a plain one.
+fn broken(phase: Phase, port: &str, received_bytes: usize, source: io::Error) -> ClientError {
+    let port = port.to_owned();
+    match source.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+            ClientError::Closed { phase, port, received_bytes }
+        }
+        _ => ClientError::Io { phase, port, source },
+    }
 }
 
 pub(crate) fn malformed(phase: Phase, port: &str, error: impl std::fmt::Display) -> ClientError {

@@ -12,16 +12,17 @@ use std::time::Duration;
 use clap::Args;
 use diagport_server::{OwnProcess, ServerBuilder};
 use diagport_session::{EventPipe, ProcessDescription};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 use self::peer_load::PeerLoad;
 use self::script::Next;
 use crate::console;
 use crate::exit::{Exit, Failure};
+use crate::trace::StopTriggers;
 
-/// The process is gone within this after SIGTERM, whatever its peers do. // spec: SRV-SHUTDOWN-1
-const SHUTDOWN_DEADLINE: Duration = Duration::from_millis(4_500);
+/// For the end in order after SIGTERM; the process is gone within 5 s whatever its peers do, and the log takes up to one of them.
+// spec: SRV-SHUTDOWN-1
+const SHUTDOWN_DEADLINE: Duration = Duration::from_millis(3_800);
 
 /// Be a scripted target: a process with a diagnostic port, told what to emit on standard input
 ///
@@ -40,22 +41,14 @@ impl LoadCommand {
         let server = ServerBuilder::from_environment(pipe.clone(), Arc::new(OwnProcess::new()), environment)
             .start()
             .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-        let mut terminate = on_signal(SignalKind::terminate())?;
-        let mut interrupt = on_signal(SignalKind::interrupt())?;
-        let mut hangup = on_signal(SignalKind::hangup())?;
+        let mut signals = StopTriggers::install()?;
         let outcome = tokio::select! {
             outcome = serve_script(&server, pipe, events) => outcome,
-            _ = terminate.recv() => Ok(()),
-            _ = interrupt.recv() => Ok(()),
-            _ = hangup.recv() => Ok(()),
+            _ = signals.next() => Ok(()),
         };
         server.shutdown(SHUTDOWN_DEADLINE).await;
         outcome
     }
-}
-
-fn on_signal(kind: SignalKind) -> Result<tokio::signal::unix::Signal, Failure> {
-    signal(kind).map_err(|error| Failure::new(Exit::Failed, format!("cannot listen for signals: {error}")))
 }
 
 async fn serve_script(

@@ -53,6 +53,11 @@ impl StreamCounter {
         }
         self.reader.feed(bytes);
         loop {
+            let (events, losses) = (&mut self.events, &mut self.losses);
+            self.reader.skim_events(|event| {
+                *events += 1;
+                losses.event_number(event.capture_thread, event.thread_id, event.sequence);
+            });
             match self.reader.next_record() {
                 Ok(Some(record)) => self.count(&record),
                 Ok(None) => return,
