@@ -1,4 +1,4 @@
-//! What an event costs inside one process, without sockets: `cargo bench -p diagport-session`.
+//! What an event costs inside one process, without sockets: `cargo bench -p diagport-session [-- PART OF A NAME]`.
 //!
 //! Prints the median and the range of several rounds of each case. What it does not do: compare with a runtime (`cargo xtask bench` does), or fail.
 #![allow(
@@ -128,6 +128,10 @@ fn churn() -> f64 {
 }
 
 fn report(what: &str, unit: &str, rounds: usize, mut measure: impl FnMut() -> f64) {
+    let mut words = std::env::args().skip(1).filter(|word| !word.starts_with("--")).peekable();
+    if words.peek().is_some() && !words.any(|word| what.contains(&word)) {
+        return;
+    }
     let mut figures: Vec<f64> = (0..rounds).map(|_| measure()).collect();
     figures.sort_by(f64::total_cmp);
     let (first, median, last) = (figures[0], figures[rounds / 2], figures[rounds - 1]);
