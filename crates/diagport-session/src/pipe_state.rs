@@ -195,10 +195,11 @@ impl PipeState {
         }
     }
 
-    /// Clears the session's bits, and queues the callbacks of its stop where those of its start were. Once; later calls do nothing.
+    /// Clears the session's bits, and queues the callbacks of its stop; before them those of its start, where its end came first. Once; later
+    /// calls do nothing.
     pub(crate) fn disable(&mut self, session: &SessionCore, dispatcher: &Dispatcher) {
-        let live = [Stage::Inert, Stage::Enabled, Stage::Announced];
-        if self.move_stage(session, &live, Stage::Disabled).is_none() {
+        self.announce(session, dispatcher);
+        if self.move_stage(session, &[Stage::Inert, Stage::Announced], Stage::Disabled).is_none() {
             return;
         }
         for event in &self.events {

@@ -10,7 +10,7 @@ use std::thread;
 use diagport_session::{EndReason, WriteOutcome};
 use support::*;
 
-// spec-test: SES-LOSS-1, SES-LOSS-2
+// spec-test: SES-LOSS-1, SES-LOSS-2, SES-DRAIN-1
 #[test]
 fn invariant_1_random_producers_at_a_tiny_budget_are_accounted_for() {
     for seed in 1..=40 {
