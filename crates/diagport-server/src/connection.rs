@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::answer::{Answer, answer_and_close};
 use crate::dispatch::dispatch;
 use crate::half_open::Room;
-use crate::peer_policy::{Door, is_welcome};
+use crate::peer_policy::is_welcome;
 use crate::request_reader::{RequestError, complete_request, first_bytes};
 use crate::shared::Shared;
 use crate::suspend_gate::PortId;
@@ -26,7 +26,7 @@ pub(crate) enum RequestSeen {
 pub(crate) async fn serve_accepted(shared: Arc<Shared>, port: PortId, mut stream: IpcStream) {
     let _held = shared.counters.connections_now.hold();
     match stream.peer_identity() {
-        Ok(peer) if is_welcome(peer, Door::Listen, shared.access) => {}
+        Ok(peer) if is_welcome(peer, shared.access) => {}
         Ok(peer) => {
             tracing::warn!(?peer, "peer refused");
             shared.counters.refused_peers.add_one();

@@ -14,7 +14,8 @@
 //! ```
 //!
 //! What it does **not** do: it knows no message, no command and no port name grammar (`diagport-codec` has
-//! them); it starts no task and no thread; it keeps no registry. Nothing above it names interprocess.
+//! them); it starts no task, and no thread but those that
+//! close passed descriptors; it keeps no registry. Nothing above it names interprocess.
 //!
 //! A listener removes exactly the socket file it made and never another one; it never follows a symbolic
 //! link; it never takes a path from somebody who still answers on it.
