@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure};
 /// Somebody wants the recording to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trigger {
-    /// SIGINT, SIGTERM or SIGHUP.
+    /// SIGINT, SIGTERM, SIGQUIT or SIGHUP.
     Signal,
     /// A line on standard input.
     Enter,
@@ -32,7 +32,9 @@ impl StopTriggers {
     // spec: CLI-STOPPING-1
     pub(crate) fn install() -> Result<Self, Failure> {
         let (sender, receiver) = mpsc::unbounded_channel();
-        for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+        for kind in
+            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::quit(), SignalKind::hangup()]
+        {
             // `nohup` says that a hang-up shall mean nothing.
             if kind == SignalKind::hangup() && is_hangup_ignored() {
                 continue;
