@@ -5,6 +5,13 @@ use diagport_nettrace::{Field, FieldType};
 
 mod sealed {
     pub trait Sealed {}
+
+    /// What an array may hold: everything but arrays.
+    #[diagnostic::on_unimplemented(
+        message = "an array of `{Self}` cannot be a field of an event",
+        note = "elements are numbers, `bool`, `[u8; 16]` or `String`: readers know no arrays of arrays"
+    )]
+    pub trait Element: super::FieldValue {}
 }
 
 /// A payload that is being encoded, in memory that the thread reuses.
@@ -56,7 +63,22 @@ impl PayloadBuffer {
     }
 }
 
-/// A type that a field of an event can have. Sealed: readers know no others.
+/// A type that a field of an event can have: a number, `bool`, a GUID (`[u8; 16]`), `String`, or a `Vec` of one of these.
+/// Sealed: readers know no others.
+///
+/// There are no arrays of arrays. The format has them, but the readers of Microsoft's tools give up the whole file at one:
+///
+/// ```
+/// fn field<T: diagport_session::FieldValue>() {}
+/// field::<Vec<u32>>();
+/// field::<Vec<String>>();
+/// field::<Vec<[u8; 16]>>();
+/// ```
+///
+/// ```compile_fail,E0277
+/// fn field<T: diagport_session::FieldValue>() {}
+/// field::<Vec<Vec<u32>>>();
+/// ```
 pub trait FieldValue: sealed::Sealed + 'static {
     /// What [`Event::write`](crate::Event::write) takes for it: the value, or a borrow where the type owns memory.
     type Arg<'a>;
@@ -72,6 +94,7 @@ pub trait FieldValue: sealed::Sealed + 'static {
 macro_rules! number_fields {
     ($($type:ty => $field_type:ident),*) => {$(
         impl sealed::Sealed for $type {}
+        impl sealed::Element for $type {}
         impl FieldValue for $type {
             type Arg<'a> = Self;
             fn field_type() -> FieldType {
@@ -93,6 +116,7 @@ number_fields!(
 );
 
 impl sealed::Sealed for bool {}
+impl sealed::Element for bool {}
 /// Four bytes on the wire.
 impl FieldValue for bool {
     type Arg<'a> = Self;
@@ -108,6 +132,7 @@ impl FieldValue for bool {
 }
 
 impl sealed::Sealed for [u8; 16] {}
+impl sealed::Element for [u8; 16] {}
 /// A GUID in .NET's memory order.
 impl FieldValue for [u8; 16] {
     type Arg<'a> = Self;
@@ -123,6 +148,7 @@ impl FieldValue for [u8; 16] {
 }
 
 impl sealed::Sealed for String {}
+impl sealed::Element for String {}
 /// UTF-16 with a terminator, so it ends at the first NUL.
 impl FieldValue for String {
     type Arg<'a> = &'a str;
@@ -146,9 +172,9 @@ impl FieldValue for String {
     }
 }
 
-impl<T: FieldValue> sealed::Sealed for Vec<T> {}
-/// An array: a count of 16 bits and the elements.
-impl<T: FieldValue> FieldValue for Vec<T> {
+impl<T: sealed::Element> sealed::Sealed for Vec<T> {}
+/// An array: a count of 16 bits and the elements, which are not arrays.
+impl<T: sealed::Element> FieldValue for Vec<T> {
     type Arg<'a> = &'a [T];
     fn field_type() -> FieldType {
         FieldType::Array(Box::new(T::field_type()))
