@@ -1,6 +1,7 @@
 //! Our client on real .NET runtimes, beside Microsoft's own client on the same work.
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,6 +20,14 @@ const REFERENCE: &str = "11.0.0";
 const NEEDED: [&str; 3] = ["epload", "ipcclient", "tracecheck"];
 /// Events of the work that both clients record: 2 threads, 50,000 each.
 const EVENTS: u64 = 100_000;
+/// Ticks of `tick 100 2`.
+const TICKS: u64 = 200;
+/// Events of each of the five kinds of `activity 50`, one of which is a Tick.
+const ACTIVITIES: u64 = 50;
+/// Ticks and activities.
+const VARIED: &str = "Peer-Load:3:4";
+/// Their client stops by the clock: the work takes between two and three seconds.
+const THEIR_SECONDS: &str = "6";
 
 /// A real target does the work once its event source is enabled.
 fn work(load: &mut Load) -> anyhow::Result<()> {
@@ -51,9 +60,29 @@ fn check_trace(peers: &Peers, trace: &Path, events: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// All kinds of event of the target, with and without nesting, at full speed and at leisure.
+fn varied_work(load: &mut Load) -> anyhow::Result<()> {
+    work(load)?;
+    load.command("tick 100 2")?;
+    load.command("activity 50")?;
+    Ok(())
+}
+
+/// What TraceEvent counts of the target's own events, kind by kind.
+fn own_counts(peers: &Peers, trace: &Path) -> anyhow::Result<BTreeMap<String, u64>> {
+    let judgement = Judgement::of(peers, "tracecheck", trace, &[])?;
+    let counts = judgement.summary["counts"].as_object().context("no counts")?;
+    let own = counts.iter().filter(|(kind, _)| kind.starts_with("Peer-Load/"));
+    own.map(|(kind, count)| Ok((kind.clone(), count.as_u64().context("a count")?))).collect()
+}
+
 fn start_trace(load: &Load, trace: &str, more: &[&str]) -> anyhow::Result<Background> {
+    start_trace_of(load, "Peer-Load:1:4", trace, more)
+}
+
+fn start_trace_of(load: &Load, providers: &str, trace: &str, more: &[&str]) -> anyhow::Result<Background> {
     let pid = load.pid_text();
-    let mut words = vec!["trace", "-p", &pid, "--providers", "Peer-Load:1:4", "-o", trace];
+    let mut words = vec!["trace", "-p", &pid, "--providers", providers, "-o", trace];
     words.extend(more);
     let mut command = diagport_command(&words)?;
     command.current_dir(load.folder());
@@ -68,8 +97,8 @@ fn our_client_records_what_microsofts_records() -> anyhow::Result<()> {
     };
     for version in RUNTIMES {
         let mut load = LoadSetup::new(Target::Dotnet(version)).start()?;
-        let tool = start_trace(&load, "ours.nettrace", &[])?;
-        work(&mut load)?;
+        let tool = start_trace_of(&load, VARIED, "ours.nettrace", &[])?;
+        varied_work(&mut load)?;
         tool.signal(Signal::INT)?;
         let finished = tool.finish(HANG)?.expect_code(0)?;
         let said = finished.text();
@@ -77,15 +106,22 @@ fn our_client_records_what_microsofts_records() -> anyhow::Result<()> {
         ensure!(last.contains("lost"), "{version}: the last line says nothing of loss: {last}");
 
         let pid = load.pid_text();
-        let arguments = ["collect", &pid, "theirs.nettrace", "3", "stacks=1", "Peer-Load:1:4"];
+        let arguments = ["collect", &pid, "theirs.nettrace", THEIR_SECONDS, "stacks=1", VARIED];
         let theirs = peers.start("ipcclient", &arguments, load.folder())?;
-        work(&mut load)?;
+        varied_work(&mut load)?;
         theirs.finish(HANG)?.expect_code(0)?;
 
+        let mut counts = Vec::new();
         for name in ["theirs.nettrace", "ours.nettrace"] {
             let trace = load.folder().join(name);
-            check_trace(peers, &trace, EVENTS).with_context(|| format!("{version}: {name}: {said}"))?;
+            check_trace(peers, &trace, EVENTS + TICKS + ACTIVITIES)
+                .with_context(|| format!("{version}: {name}: {said}"))?;
+            counts.push(own_counts(peers, &trace)?);
         }
+        ensure!(counts[0] == counts[1], "{version}: theirs {:?}, ours {:?}", counts[0], counts[1]);
+        // Starts and stops, inner and outer, beside the ticks.
+        let nested = counts[1].values().filter(|count| **count == ACTIVITIES).count();
+        ensure!(nested == 4, "{version}: {:?}", counts[1]);
     }
     Ok(())
 }

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use rustix::process::Signal;
-use support::background::Finished;
+use rustix::process::{Pid, Signal, kill_process};
+use support::background::{Finished, run};
+use support::binary::diagport_command;
 use support::judge::Judgement;
 use support::load::{Load, LoadSetup, Target};
 use support::peers::Peers;
@@ -23,6 +24,8 @@ const TRACE: &str = "dotnet-trace";
 const OLDER_TRACE: &str = "dotnet-trace@9.0.661903";
 /// The judges: TraceEvent of today and two that people still have.
 const JUDGES: [&str; 3] = ["tracecheck", "tracecheck@3.1.21", "tracecheck@2.0.56"];
+/// What the tool says when it asks once more with less, because the first request was not understood.
+const FELL_BACK: &str = ", retrying with the ";
 const TICKS: &str = "Peer-Load:1:4";
 
 /// Who ends a recording.
@@ -32,8 +35,8 @@ enum EndedBy {
     Tool,
     /// A person's Ctrl+C, once the work is done.
     Interrupt,
-    /// The target, which exits.
-    TargetExit,
+    /// The target, whom SIGTERM ends.
+    TargetTerminated,
 }
 
 /// A recording: the tool, its arguments behind `collect` ({pid} and {port} stand for the target's), the target's work.
@@ -64,17 +67,24 @@ fn record(peers: &Peers, load: &mut Load, case: Recording<'_>, trace: &Path) -> 
     match case.ended_by {
         EndedBy::Tool => {}
         EndedBy::Interrupt => tool.signal(Signal::INT)?,
-        EndedBy::TargetExit => load.send("exit")?,
+        EndedBy::TargetTerminated => terminate(load)?,
     }
     let finished = tool.finish(HANG)?.expect_code(0)?.expect_text("Trace completed.")?;
+    ensure!(!finished.text().contains(FELL_BACK), "the tool fell back:\n{}", finished.text());
     let bytes = std::fs::read(trace)?;
     ensure!(bytes.starts_with(b"Nettrace"), "the file begins with {:02x?}", bytes.get(..8));
     ensure!(bytes.last() == Some(&1), "the file ends with {:02x?}", bytes.last());
-    if case.ended_by != EndedBy::TargetExit {
+    if case.ended_by != EndedBy::TargetTerminated {
         load.await_live(before, HANG)?;
         load.port()?.info_latency()?;
     }
     Ok(finished)
+}
+
+/// Sends SIGTERM, and leaves it to the caller to see what that brings to an end.
+fn terminate(load: &Load) -> anyhow::Result<()> {
+    let pid = Pid::from_raw(i32::try_from(load.pid())?).context("pid 0")?;
+    kill_process(pid, Signal::TERM).context("SIGTERM to the target")
 }
 
 /// One recording on a fresh target.
@@ -218,9 +228,10 @@ fn a_recording_survives_the_end_of_its_target() -> anyhow::Result<()> {
         tool: TRACE,
         arguments: "-p {pid} --providers Peer-Load:1:4",
         work: &["tick 100 1"],
-        ended_by: EndedBy::TargetExit,
+        ended_by: EndedBy::TargetTerminated,
     };
-    check("a_recording_survives_the_end_of_its_target", case, |peers, _, trace| {
+    check("a_recording_survives_the_end_of_its_target", case, |peers, load, trace| {
+        support::await_condition("no port of the target", HANG, || load.port_file().is_err())?;
         everybody_counts(peers, trace, 100, 0)
     })
 }
@@ -472,6 +483,27 @@ fn bad_requests_get_a_code_and_the_end() -> anyhow::Result<()> {
         ensure!(reply.error_code() == Some(code), "{reply} instead of {code:08x}");
         port.info_latency()?;
     }
+    Ok(())
+}
+
+/// The recording that a newcomer opens first: TraceEvent finds every event of it.
+// spec-test: SES-BLOCK-1
+#[test]
+fn the_demonstrations_recording_is_whole() -> anyhow::Result<()> {
+    let name = "the_demonstrations_recording_is_whole";
+    let Some(peers) = Peers::or_skip(name, &["tracecheck"]) else { return Ok(()) };
+    let home = support::temp_folder()?;
+    let mut command = diagport_command(&["demo"])?;
+    command.current_dir(home.path()).env("TMPDIR", home.path());
+    let finished = run(command, 2 * HANG)?.expect_code(0)?;
+    let judgement = Judgement::of(peers, "tracecheck", &home.path().join("demo.nettrace"), &[])?;
+    let found = ["Demo-Web", "Demo-Store"].map(|provider| [1, 2].map(|id| judgement.count_id(provider, id)));
+    ensure!(
+        judgement.error().is_none() && judgement.lost() == 0 && found == [[500_000; 2]; 2],
+        "{found:?} in {}\n{}",
+        judgement.summary,
+        finished.text()
+    );
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use support::{TestServer, code_of, message, open_descriptors};
 
 // spec-test: SRV-CLOSE-2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_thousand_bad_requests_leave_no_descriptor_behind() {
+async fn ten_thousand_bad_requests_leave_no_descriptor_behind() {
     let server = TestServer::start();
     let bad: [(Vec<u8>, HResult); 5] = [
         // CollectTracing2: buffer of 0 MB.
@@ -24,15 +24,15 @@ async fn two_thousand_bad_requests_leave_no_descriptor_behind() {
     for (sent, expected) in &bad {
         assert_eq!(code_of(&server.send_raw(sent).await), *expected);
     }
-    support::eventually("idle", || server.handle.statistics().connections_now == 0).await;
+    let idle = || server.handle.statistics().connections_now == 0;
+    support::eventually("idle", idle).await;
     let before = open_descriptors();
-    for (sent, expected) in bad.iter().cycle().take(2000) {
+    for (sent, expected) in bad.iter().cycle().take(10_000) {
         assert_eq!(code_of(&server.send_raw(sent).await), *expected, "{sent:?}");
     }
-    support::eventually("idle", || server.handle.statistics().connections_now == 0).await;
-    let after = open_descriptors();
-    println!("descriptors before {before}, after 2,000 bad requests {after}");
-    assert_eq!(after, before);
+    // A connection is closed a little after its reply, so the first count may hold a few that were closing; a request that
+    // leaked one would leave two thousand.
+    support::eventually("the descriptors of before", || idle() && open_descriptors() <= before).await;
     let reply = server.ask(&Request::ProcessInfo(ProcessInfoVersion::V3)).await;
     assert!(matches!(reply, Reply::Ok { .. }));
 }
