@@ -6,7 +6,6 @@
 //! takes the first that does not refuse; one with another key only if the process that serves it is the wanted one.
 
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use diagport_codec::PortName;
@@ -177,8 +176,8 @@ struct Folders {
 
 impl Folders {
     fn files(&mut self, folder: &Path) -> &[(PortFile, PortName)] {
-        let Ok(metadata) = std::fs::metadata(folder) else { return &[] };
-        self.by_identity.entry((metadata.dev(), metadata.ino())).or_insert_with(|| {
+        let Some(identity) = discover::folder_identity(folder) else { return &[] };
+        self.by_identity.entry(identity).or_insert_with(|| {
             let files = discover::list_port_files(folder).unwrap_or_default();
             files
                 .into_iter()
@@ -219,8 +218,7 @@ impl Place {
         folders.push((discover::temp_dir(), self.pid));
         let inside = self.temp_dir.clone().unwrap_or_else(|| discover::temp_dir_from(None));
         if let Ok(relative) = inside.strip_prefix("/") {
-            let root = Path::new("/proc").join(self.pid.to_string()).join("root");
-            folders.push((root.join(relative), self.namespace_pid));
+            folders.push((discover::root_of(self.pid).join(relative), self.namespace_pid));
         }
         let mut seen = Vec::new();
         folders.retain(|entry| {

@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use diagport_codec::{Command, EncodeError, HResult};
-use diagport_transport::{ConnectError, PathError, effective_uid};
+use diagport_transport::{ConnectError, PathError, discover, effective_uid};
 use thiserror::Error;
 
 /// What an operation was doing.
@@ -224,25 +224,17 @@ impl UnreachableError {
         Some(match error {
             ConnectError::Path(error) => Self::Path(error),
             ConnectError::NotFound { path } => Self::NoSuchSocket { path },
-            ConnectError::Refused { path } if is_no_socket(&path) => Self::NotASocket { path },
+            ConnectError::Refused { path } if discover::is_no_socket(&path) => Self::NotASocket { path },
             ConnectError::Refused { path } => Self::NobodyListens { path },
-            ConnectError::PermissionDenied { path } => {
-                Self::PermissionDenied { owner_uid: owner_of(&path), own_uid: effective_uid(), path }
-            }
+            ConnectError::PermissionDenied { path } => Self::PermissionDenied {
+                owner_uid: discover::owner_uid_of(&path),
+                own_uid: effective_uid(),
+                path,
+            },
             ConnectError::TimedOut { .. } => return None,
             ConnectError::Io { path, source } => Self::Io { path, source },
         })
     }
-}
-
-fn is_no_socket(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    std::fs::metadata(path).is_ok_and(|metadata| !metadata.file_type().is_socket())
-}
-
-fn owner_of(path: &Path) -> Option<u32> {
-    use std::os::unix::fs::MetadataExt;
-    Some(std::fs::symlink_metadata(path).ok()?.uid())
 }
 
 fn owner(uid: &Option<u32>) -> String {

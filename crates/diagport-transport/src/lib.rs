@@ -51,12 +51,12 @@
 compile_error!("diagport-transport serves Unix sockets only, so far");
 
 mod backoff;
-pub mod discover;
 mod errors;
 mod os;
 
 pub use backoff::Backoff;
 pub use errors::{BindError, ConnectError, PathError};
+pub use os::discover;
 pub use os::{
     BindOptions, BlockingStream, IpcStream, MAX_PATH_BYTES, MadeRoom, PassedDescriptor, PeerIdentity,
     PortAccess, PortListener, Probe, Received, check_path, connect, descriptor_limit, effective_gid,

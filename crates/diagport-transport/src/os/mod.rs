@@ -6,7 +6,7 @@ mod unix;
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::process;
-pub(crate) use unix::socket_file;
+pub use unix::discover;
 pub use unix::{
     BindOptions, BlockingStream, IpcStream, MAX_PATH_BYTES, MadeRoom, PassedDescriptor, PeerIdentity,
     PortAccess, PortListener, Probe, Received, check_path, connect, descriptor_limit, effective_gid,

@@ -11,6 +11,10 @@ fn proc_path(pid: u32, file: &str) -> PathBuf {
     Path::new("/proc").join(pid.to_string()).join(file)
 }
 
+pub(crate) fn root(pid: u32) -> PathBuf {
+    proc_path(pid, "root")
+}
+
 pub(crate) fn exists(pid: u32) -> bool {
     pid != 0 && proc_path(pid, "stat").exists()
 }

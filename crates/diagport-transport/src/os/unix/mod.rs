@@ -4,11 +4,12 @@ mod blocking;
 mod closer;
 mod connect;
 mod descriptor_limit;
+pub mod discover;
 mod guarded_socket;
 mod listener;
 mod path;
 mod peer;
-pub(crate) mod socket_file;
+mod socket_file;
 mod stream;
 
 pub use blocking::BlockingStream;

@@ -10,8 +10,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use super::socket_file::{Entry, entry_at, unlink_if_same};
 use crate::os::process;
-use crate::os::socket_file::{Entry, entry_at, unlink_if_same};
 use crate::{Probe, effective_uid, probe};
 
 /// How every port file's name begins.
@@ -47,6 +47,31 @@ pub fn list_port_files(folder: &Path) -> io::Result<Vec<PortFile>> {
         fs::read_dir(folder)?.filter_map(|entry| port_file(&entry.ok()?)).collect();
     files.sort_by(|left, right| left.file_name.cmp(&right.file_name));
     Ok(files)
+}
+
+/// The process's root folder, as its own mount namespace shows it.
+#[must_use]
+pub fn root_of(pid: u32) -> PathBuf {
+    process::root(pid)
+}
+
+/// Who owns the file, links not followed. None: there is none, or it may not be looked at.
+#[must_use]
+pub fn owner_uid_of(path: &Path) -> Option<u32> {
+    Some(fs::symlink_metadata(path).ok()?.uid())
+}
+
+/// Whether there is something at the path, and it is no socket. Links are followed.
+#[must_use]
+pub fn is_no_socket(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| !metadata.file_type().is_socket())
+}
+
+/// Device and inode of a folder: one folder has many names, below the roots of processes for example.
+#[must_use]
+pub fn folder_identity(folder: &Path) -> Option<(u64, u64)> {
+    let metadata = fs::metadata(folder).ok()?;
+    Some((metadata.dev(), metadata.ino()))
 }
 
 fn port_file(entry: &fs::DirEntry) -> Option<PortFile> {
