@@ -80,7 +80,7 @@ pub(crate) enum Bound {
     Near { figure: f64, slack: f64 },
     /// The peer's figure is to be beaten.
     BeatsPeer,
-    /// Both do the least that the system allows; ours is not slower beyond noise (a tenth).
+    /// A goal: both do the least that the system allows, and ours is not slower beyond noise (a tenth).
     NotSlowerThanPeer,
     /// A goal of the engine, no promise yet: no more than this.
     GoalAtMost(f64),

@@ -24,7 +24,7 @@ pub(crate) enum Verdict {
     Busy,
     /// Not.
     Broken,
-    /// A goal that is not reached yet.
+    /// A goal, no promise, that is not reached yet.
     Short,
     /// It could not be measured.
     Failed,
@@ -116,7 +116,7 @@ impl Row {
                 _ => over,
             }
         };
-        let against_peer = |least: f64| match median(&self.ratios) {
+        let against_peer = |least: f64, over: Verdict| match median(&self.ratios) {
             Some(ratio) if ratio >= least => Verdict::Held,
             Some(_) => over,
             // A peer that never answers is beaten by any answer.
@@ -130,8 +130,8 @@ impl Row {
             Bound::Near { figure, slack } => by(&|value| (value - figure).abs() <= slack, over),
             Bound::GoalAtMost(most) => by(&|value| value <= most, Verdict::Short),
             Bound::GoalAtLeast(least) => by(&|value| value >= least, Verdict::Short),
-            Bound::BeatsPeer => against_peer(1.0),
-            Bound::NotSlowerThanPeer => against_peer(NOISE),
+            Bound::BeatsPeer => against_peer(1.0, over),
+            Bound::NotSlowerThanPeer => against_peer(NOISE, Verdict::Short),
         }
     }
 
@@ -142,7 +142,7 @@ impl Row {
             Bound::AtMost(most) => format!("<= {}", amount(unit, most)),
             Bound::Near { figure, slack } => format!("{} +- {}", amount(unit, figure), amount(unit, slack)),
             Bound::BeatsPeer => "beats .NET".to_owned(),
-            Bound::NotSlowerThanPeer => "not slower".to_owned(),
+            Bound::NotSlowerThanPeer => "goal: not slower".to_owned(),
             Bound::GoalAtMost(most) => format!("goal <= {}", amount(unit, most)),
             Bound::GoalAtLeast(least) => format!("goal >= {}", amount(unit, least)),
         }
@@ -242,7 +242,7 @@ pub(crate) fn print(rows: &[Row]) {
         "\nmedian (min-max) of the rounds; ratio round by round, above 1 = ours is better; held: yes in every round, median in the median only,"
     );
     println!(
-        "busy = over the bound on a machine that others used, short = a goal of the engine not reached yet. `none in T`: it never came."
+        "busy = over the bound on a machine that others used, short = a goal, no promise, not reached yet. `none in T`: it never came."
     );
     for row in rows {
         if let Some(note) = &row.note {
