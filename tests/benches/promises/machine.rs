@@ -105,9 +105,8 @@ impl Watch {
         // The tables move in steps: over less than this they say nothing.
         let seconds = self.from.elapsed().max(Duration::from_millis(50)).as_secs_f64();
         let now = Used::now();
-        let foreign = (now.busy - self.before.busy) - (now.ours - self.before.ours);
         Disturbance {
-            foreign_cores: (foreign / seconds).max(0.0),
+            foreign_cores: ((now.foreign - self.before.foreign) / seconds).max(0.0),
             stolen_cores: ((now.stolen - self.before.stolen) / seconds).max(0.0),
         }
     }
@@ -116,40 +115,32 @@ impl Watch {
 /// Processor time since the machine started, in seconds.
 #[derive(Debug, Clone, Copy)]
 struct Used {
-    busy: f64,
+    /// Of all processes but this one and its children. Summed from their own tables, which are exact: that of the machine is
+    /// sampled at the clock's tick, and sees too much of whoever wakes by it.
+    foreign: f64,
     stolen: f64,
-    /// This process and its children, the dead ones included.
-    ours: f64,
 }
 
 impl Used {
     fn now() -> Self {
         let table = fs::read_to_string("/proc/stat").unwrap_or_default();
-        let fields: Vec<f64> = table
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .split_whitespace()
-            .skip(1)
-            .map(|word| word.parse().unwrap_or(0.0))
-            .collect();
-        // user nice system idle iowait irq softirq steal
-        let at = |index: usize| fields.get(index).copied().unwrap_or(0.0) * TICK_SECONDS;
-        Self { busy: at(0) + at(1) + at(2) + at(5) + at(6), stolen: at(7), ours: ours() }
+        // cpu user nice system idle iowait irq softirq steal
+        let stolen = table.split_whitespace().nth(8).and_then(|word| word.parse::<f64>().ok());
+        Self { foreign: foreign_seconds(), stolen: stolen.unwrap_or(0.0) * TICK_SECONDS }
     }
 }
 
-fn ours() -> f64 {
+fn foreign_seconds() -> f64 {
     let own = std::process::id();
     let Ok(folder) = fs::read_dir("/proc") else { return 0.0 };
     let pids = folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     pids.filter_map(|pid| {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // state ppid … utime stime cutime cstime: fields 3, 4 and 14 to 17.
+        // state ppid … utime stime cutime cstime: fields 3, 4 and 14 to 17. A process that ends leaves its time to its parent.
         let fields: Vec<&str> = text.rsplit(')').next()?.split_whitespace().collect();
         let parent: u32 = fields.get(1)?.parse().ok()?;
         let ticks: f64 = fields.get(11..15)?.iter().filter_map(|field| field.parse::<f64>().ok()).sum();
-        (pid == own || parent == own).then_some(ticks * TICK_SECONDS)
+        (pid != own && parent != own).then_some(ticks * TICK_SECONDS)
     })
     .sum()
 }

@@ -44,7 +44,9 @@ pub(crate) fn run(case: &Case, peer: Option<Side>, options: &Options) -> Vec<Row
     }
     // Where the machine gave too few quiet rounds, all of them are shown, and marked.
     let quiet = done.iter().filter(|round| round.quiet).count();
-    let enough = quiet >= rounds.min(3);
+    let has_peer = |round: &Round| round.peer.is_some();
+    let peer_is_seen = done.iter().any(|round| round.quiet && has_peer(round)) || !done.iter().any(has_peer);
+    let enough = quiet >= rounds.min(3) && peer_is_seen;
     let counted: Vec<&Round> = done.iter().filter(|round| round.quiet || !enough).collect();
     let mut rows: Vec<Row> = (0..case.figures.len())
         .map(|index| Row::new(case, index, &counted, if enough { quiet } else { 0 }))
