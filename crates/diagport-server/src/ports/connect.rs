@@ -46,7 +46,12 @@ async fn keep_connected(shared: &Arc<Shared>, port: PortId, path: &Path) {
     let mut pace = Pace::new(shared.limits.advertised_step);
     let mut reach = Reach::Unknown;
     loop {
-        tokio::time::sleep_until(pace.next_start(Instant::now())).await;
+        let now = Instant::now();
+        let start = pace.next_start(now);
+        // A timer rounds up to a whole millisecond, also where there is nothing to wait for.
+        if start > now {
+            tokio::time::sleep_until(start).await;
+        }
         match one_connection(shared, port, path, &mut reach).await {
             Next::AtOnce => backoff.reset(),
             Next::AfterWait { lived } => {
