@@ -3,6 +3,8 @@
 use std::env;
 use std::path::Path;
 
+use diagport_session::ProcessDescription;
+
 use crate::{EnvironmentChange, EnvironmentTable, Host, HostError, HostIdentity};
 
 /// A host that knows who this process is and lends its environment to the tools; everything else is refused.
@@ -53,43 +55,21 @@ impl Host for OwnProcess {
 }
 
 fn own_identity() -> HostIdentity {
-    let arguments: Vec<String> = env::args_os().map(|part| part.to_string_lossy().into_owned()).collect();
-    let architecture = architecture_name(env::consts::ARCH);
+    let ProcessDescription { process_id, command_line, operating_system, architecture } =
+        ProcessDescription::of_this_process();
     let entry_assembly = env::current_exe()
         .ok()
         .as_deref()
         .and_then(Path::file_name)
         .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     HostIdentity {
-        process_id: std::process::id().into(),
-        command_line: arguments.join(" "),
-        operating_system: operating_system_name(env::consts::OS).to_owned(),
-        architecture: architecture.to_owned(),
+        process_id: process_id.into(),
+        command_line,
+        operating_system,
         entry_assembly,
         product_version: concat!("9.0.0+diagport-", env!("CARGO_PKG_VERSION")).to_owned(),
         portable_rid: format!("{}-{architecture}", portable_os(env::consts::OS)),
-    }
-}
-
-/// The protocol's name of a Rust target's architecture.
-fn architecture_name(rust_name: &str) -> &str {
-    match rust_name {
-        "x86_64" => "x64",
-        "aarch64" => "arm64",
-        "arm" => "arm32",
-        "powerpc64" => "ppc64le",
-        "riscv64" | "s390x" | "x86" | "loongarch64" => rust_name,
-        _ => "Unknown",
-    }
-}
-
-fn operating_system_name(rust_name: &str) -> &str {
-    match rust_name {
-        "linux" => "Linux",
-        "macos" => "macOS",
-        "windows" => "Windows",
-        "android" => "Android",
-        _ => "Unknown",
+        architecture,
     }
 }
 

@@ -24,6 +24,7 @@ impl ProcessDescription {
             "linux" => "Linux",
             "windows" => "Windows",
             "macos" => "macOS",
+            "android" => "Android",
             _ => "Unknown",
         };
         let architecture = match std::env::consts::ARCH {
