@@ -1,8 +1,8 @@
 //! The stream of one session: what its drain writes, in order, and how it gets to the sink.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use diagport_buffer::StoredRecord;
@@ -66,6 +66,12 @@ struct StreamOutput {
     floor_ticks: i64,
 }
 
+/// Asked once a process: the answer takes a walk through the control groups, which a stream's first byte would wait for.
+fn processor_count() -> u32 {
+    static COUNT: OnceLock<u32> = OnceLock::new();
+    *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, |count| count.get() as u32))
+}
+
 impl Stream {
     /// Head of the stream and ProcessInfo, not sent yet.
     // spec: SES-STREAM-1
@@ -77,7 +83,7 @@ impl Stream {
             tick_frequency: TICK_FREQUENCY,
             pointer_size: size_of::<usize>() as u32,
             process_id: process.process_id,
-            processor_count: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+            processor_count: processor_count(),
             sampling_period_ns: 1_000_000,
         });
         let out = StreamOutput {
