@@ -1,9 +1,14 @@
 //! The compressed header in front of every event and definition: only what differs from the header before it.
 
 use crate::varuint::{self, VaruintError};
+use crate::{EventRow, UNKNOWN_PROCESSOR};
 
 /// Longest compressed header, in bytes.
 pub const MAX_HEADER_BYTES: usize = 88;
+/// What [`BlobHeader::step`] writes into; short numbers are stored two bytes at a time, so it is more than a header takes.
+pub(crate) const HEADER_ROOM_BYTES: usize = MAX_HEADER_BYTES + 8;
+/// What [`BlobHeader::usual_step`] gives: at most three bytes in one store.
+pub(crate) const USUAL_HEADER_ROOM_BYTES: usize = 4;
 
 const METADATA_ID: u8 = 0x01;
 const CAPTURE: u8 = 0x02;
@@ -66,53 +71,97 @@ impl BlobHeader {
     }
 
     /// Appends this header as the difference to `previous`.
-    // Deltas wrap on purpose: a thread switch goes back in number and in time (spec: NT4-BLOB-2).
     pub fn encode(&self, previous: &Self, out: &mut Vec<u8>) {
-        let mut bytes = [0; MAX_HEADER_BYTES];
-        let (mut flags, mut at) = (0, 1);
-        if self.metadata_id != previous.metadata_id {
-            flags |= METADATA_ID;
-            at = varuint::put(&mut bytes, at, u64::from(self.metadata_id));
+        let (mut state, mut bytes) = (*previous, [0; HEADER_ROOM_BYTES]);
+        let length = state.step(self, &mut bytes);
+        out.extend_from_slice(&bytes[..length]);
+    }
+
+    /// If `row` differs from this as most events of a run do, becomes the header of `row`: the difference, and its length in
+    /// bytes. That is the next number of the same capture thread, sorted, soon after, and all else as it is.
+    // A branch for each field: joined into one test, the compiler loads neighbouring fields as a vector, which has to wait
+    // until each store of the caller into them is in the cache; that costs as much as all the rest.
+    #[inline(always)]
+    pub(crate) fn usual_step(
+        &mut self,
+        row: &EventRow<'_>,
+    ) -> Option<([u8; USUAL_HEADER_ROOM_BYTES], usize)> {
+        let ticks = (row.ticks as u64).wrapping_sub(self.ticks as u64);
+        let sequence = Self::implied_sequence(self, row.metadata_id);
+        if row.sequence != sequence
+            || row.capture_thread != self.capture_thread
+            || row.metadata_id != self.metadata_id
+            || row.thread_id != self.thread_id
+            || row.processor != self.processor
+            || row.payload.len() != self.payload_bytes as usize
+            || row.stack_id != self.stack_id
+            || row.activity_id != self.activity_id
+            || row.related_activity_id != self.related_activity_id
+            || !row.sorted
+            || ticks >= varuint::TWO_BYTES_END
+        {
+            return None;
         }
-        if self.sequence != Self::implied_sequence(previous, self.metadata_id)
-            || self.capture_thread != previous.capture_thread
-            || self.processor != previous.processor
+        self.sequence = sequence;
+        self.ticks = row.ticks;
+        let (form, length) = varuint::short_form(ticks);
+        Some(((u32::from(SORTED) | u32::from(form) << 8).to_le_bytes(), 1 + length))
+    }
+
+    /// Becomes `next` and writes the difference to the front of `bytes`; returns its length, at most [`MAX_HEADER_BYTES`].
+    /// Bytes after it are overwritten with anything.
+    // Fields are compared and moved one by one, never as a whole: a copy of the whole waits for the stores that made it.
+    #[inline(always)]
+    pub(crate) fn step(&mut self, next: &Self, bytes: &mut [u8; HEADER_ROOM_BYTES]) -> usize {
+        let (mut flags, mut at) = (if next.sorted { SORTED } else { 0 }, 1);
+        let implied = Self::implied_sequence(self, next.metadata_id);
+        if next.metadata_id != self.metadata_id {
+            flags |= METADATA_ID;
+            at = varuint::put(bytes, at, u64::from(next.metadata_id));
+            self.metadata_id = next.metadata_id;
+        }
+        if next.sequence != implied
+            || next.capture_thread != self.capture_thread
+            || next.processor != self.processor
         {
             flags |= CAPTURE;
-            let delta = self.sequence.wrapping_sub(previous.sequence).wrapping_sub(1);
-            at = varuint::put(&mut bytes, at, u64::from(delta));
-            at = varuint::put(&mut bytes, at, self.capture_thread);
-            at = varuint::put(&mut bytes, at, u64::from(self.processor));
+            // Deltas wrap on purpose: a thread switch goes back in number and in time (spec: NT4-BLOB-2).
+            let delta = next.sequence.wrapping_sub(self.sequence).wrapping_sub(1);
+            at = varuint::put(bytes, at, u64::from(delta));
+            at = varuint::put(bytes, at, next.capture_thread);
+            at = put_processor(bytes, at, next.processor);
+            (self.capture_thread, self.processor) = (next.capture_thread, next.processor);
         }
-        if self.thread_id != previous.thread_id {
+        self.sequence = next.sequence;
+        if next.thread_id != self.thread_id {
             flags |= THREAD_ID;
-            at = varuint::put(&mut bytes, at, self.thread_id);
+            at = varuint::put(bytes, at, next.thread_id);
+            self.thread_id = next.thread_id;
         }
-        if self.stack_id != previous.stack_id {
+        if next.stack_id != self.stack_id {
             flags |= STACK_ID;
-            at = varuint::put(&mut bytes, at, u64::from(self.stack_id));
+            at = varuint::put(bytes, at, u64::from(next.stack_id));
+            self.stack_id = next.stack_id;
         }
-        let delta = (self.ticks as u64).wrapping_sub(previous.ticks as u64);
-        at = varuint::put(&mut bytes, at, delta);
-        for (flag, id, before) in [
-            (ACTIVITY_ID, &self.activity_id, &previous.activity_id),
-            (RELATED_ACTIVITY_ID, &self.related_activity_id, &previous.related_activity_id),
-        ] {
-            if id != before {
-                flags |= flag;
-                bytes[at..at + 16].copy_from_slice(id);
-                at += 16;
-            }
+        at = varuint::put(bytes, at, (next.ticks as u64).wrapping_sub(self.ticks as u64));
+        (self.ticks, self.sorted) = (next.ticks, next.sorted);
+        if next.activity_id != self.activity_id {
+            flags |= ACTIVITY_ID;
+            at = put_array(bytes, at, &next.activity_id);
+            self.activity_id = next.activity_id;
         }
-        if self.sorted {
-            flags |= SORTED;
+        if next.related_activity_id != self.related_activity_id {
+            flags |= RELATED_ACTIVITY_ID;
+            at = put_array(bytes, at, &next.related_activity_id);
+            self.related_activity_id = next.related_activity_id;
         }
-        if self.payload_bytes != previous.payload_bytes {
+        if next.payload_bytes != self.payload_bytes {
             flags |= PAYLOAD_BYTES;
-            at = varuint::put(&mut bytes, at, u64::from(self.payload_bytes));
+            at = varuint::put(bytes, at, u64::from(next.payload_bytes));
+            self.payload_bytes = next.payload_bytes;
         }
         bytes[0] = flags;
-        out.extend_from_slice(&bytes[..at]);
+        at
     }
 
     /// Reads a header from the front of `bytes`: the header and its length in bytes.
@@ -153,6 +202,22 @@ impl BlobHeader {
         }
         Ok((header, bytes.len() - rest.len()))
     }
+}
+
+/// Nearly always unknown, and that is a long number.
+#[inline(always)]
+fn put_processor(bytes: &mut [u8; HEADER_ROOM_BYTES], at: usize, processor: u32) -> usize {
+    const UNKNOWN: [u8; 5] = [0xFF, 0xFF, 0xFF, 0xFF, 0x0F];
+    if processor != UNKNOWN_PROCESSOR {
+        return varuint::put(bytes, at, u64::from(processor));
+    }
+    bytes[at..at + UNKNOWN.len()].copy_from_slice(&UNKNOWN);
+    at + UNKNOWN.len()
+}
+
+fn put_array(bytes: &mut [u8], at: usize, array: &[u8; 16]) -> usize {
+    bytes[at..at + 16].copy_from_slice(array);
+    at + 16
 }
 
 fn take_32(rest: &mut &[u8]) -> Result<u32, VaruintError> {

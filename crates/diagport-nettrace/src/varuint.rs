@@ -6,11 +6,35 @@ pub const MAX_BYTES_64: usize = 10;
 /// Longest form of a 32-bit number, in bytes.
 pub const MAX_BYTES_32: usize = 5;
 
-/// Writes the shortest form of `value` at `at` and returns the position after it.
+/// Numbers below this take one byte or two.
+pub(crate) const TWO_BYTES_END: u64 = 1 << 14;
+
+/// The shortest form of a number below [`TWO_BYTES_END`], first byte lowest, and its length in bytes.
+///
+/// Without a branch: whether the time since the last event takes one byte or two, no processor can foresee.
+#[inline(always)]
+pub(crate) fn short_form(value: u64) -> (u16, usize) {
+    debug_assert!(value < TWO_BYTES_END);
+    let more = u64::from(value >= 0x80);
+    ((value & 0x7F | more << 7 | (value & 0x3F80) << 1) as u16, 1 + more as usize)
+}
+
+/// Writes the shortest form of `value` at `at` and returns the position after it. The byte after a form of one byte is
+/// overwritten with zero.
 ///
 /// # Panics
-/// When fewer than [`MAX_BYTES_64`] bytes are left and the form does not fit.
-pub(crate) fn put(bytes: &mut [u8], mut at: usize, mut value: u64) -> usize {
+/// When the form, or two bytes, do not fit.
+#[inline(always)]
+pub(crate) fn put(bytes: &mut [u8], at: usize, value: u64) -> usize {
+    if value >= TWO_BYTES_END {
+        return put_long(bytes, at, value);
+    }
+    let (form, length) = short_form(value);
+    bytes[at..at + 2].copy_from_slice(&form.to_le_bytes());
+    at + length
+}
+
+fn put_long(bytes: &mut [u8], mut at: usize, mut value: u64) -> usize {
     while value >= 0x80 {
         bytes[at] = (value as u8) | 0x80;
         value >>= 7;
