@@ -1,6 +1,6 @@
 //! A run of records of one thread, in the order they were written.
 
-use std::collections::TryReserveError;
+use crate::chunk_memory::{ChunkMemory, Slab};
 
 /// Bytes of an event's largest payload. Readers keep 16 bits, so one byte more would read as an empty payload.
 pub const MAX_PAYLOAD_BYTES: usize = 65_535;
@@ -8,8 +8,8 @@ pub const MAX_PAYLOAD_BYTES: usize = 65_535;
 /// Frames of an event's deepest stack; deeper stacks are cut at their outer end.
 pub const MAX_STACK_FRAMES: usize = 100;
 
-/// length u32, event key u32, attempt u64, ticks i64, payload bytes u16, stack frames u8, flags u8
-const HEADER_BYTES: usize = 28;
+/// ticks u64, attempt u64, event key u32, payload bytes u16, stack frames u8, flags u8
+const HEADER_BYTES: usize = 24;
 const HAS_ACTIVITY: u8 = 1;
 const HAS_RELATED_ACTIVITY: u8 = 2;
 const HAS_THREAD_ID: u8 = 4;
@@ -38,11 +38,13 @@ impl<'a> Record<'a> {
         Self { event_key, payload, activity_id: None, related_activity_id: None, thread_id: None, stack: &[] }
     }
 
+    #[inline]
     fn frames(&self) -> &'a [u64] {
         &self.stack[..self.stack.len().min(MAX_STACK_FRAMES)]
     }
 
     /// Bytes that the record takes in a chunk.
+    #[inline]
     pub(crate) fn encoded_bytes(&self) -> usize {
         HEADER_BYTES
             + self.payload.len()
@@ -58,8 +60,8 @@ impl<'a> Record<'a> {
 pub struct StoredRecord<'a> {
     /// The how-manieth attempt of its lane this was, from 1. A step of more than one is loss in between.
     pub attempt: u64,
-    /// The stamp the producer gave it.
-    pub ticks: i64,
+    /// The stamp the producer gave it, in whatever unit.
+    pub ticks: u64,
     /// See [`Record::event_key`].
     pub event_key: u32,
     /// See [`Record::thread_id`].
@@ -79,115 +81,148 @@ pub struct StoredRecord<'a> {
 /// Its capacity is fixed when it is made: writing into it never allocates.
 #[derive(Debug)]
 pub struct Chunk {
-    bytes: Vec<u8>,
+    memory: ChunkMemory,
     read_at: usize,
 }
 
 impl Chunk {
-    pub(crate) fn with_capacity(capacity_bytes: usize) -> Result<Self, TryReserveError> {
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(capacity_bytes)?;
-        Ok(Self { bytes, read_at: 0 })
+    /// No chunk: nothing fits it.
+    pub(crate) const NONE: Self = Self { memory: ChunkMemory::NONE, read_at: 0 };
+
+    /// None where there is no memory.
+    pub(crate) fn on_heap(capacity_bytes: usize) -> Option<Self> {
+        Some(Self { memory: ChunkMemory::on_heap(capacity_bytes)?, read_at: 0 })
     }
 
+    /// None where the slab has too little left.
+    pub(crate) fn of_slab(slab: &mut Slab, capacity_bytes: usize) -> Option<Self> {
+        Some(Self { memory: slab.cut(capacity_bytes)?, read_at: 0 })
+    }
+
+    #[inline]
     pub(crate) fn capacity_bytes(&self) -> usize {
-        self.bytes.capacity()
+        self.memory.capacity()
     }
 
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.memory.len()
+    }
+
+    #[inline]
     pub(crate) fn fits(&self, bytes: usize) -> bool {
-        self.bytes.capacity() - self.bytes.len() >= bytes
+        self.memory.capacity() - self.memory.len() >= bytes
     }
 
     pub(crate) fn reset(&mut self) {
-        self.bytes.clear();
+        self.memory.clear();
         self.read_at = 0;
     }
 
+    #[inline]
+    fn unread(&self) -> &[u8] {
+        &self.memory.bytes()[self.read_at..]
+    }
+
     /// The caller has checked that it [`fits`](Self::fits) and that the payload is within its limit.
-    pub(crate) fn push(&mut self, attempt: u64, ticks: i64, record: &Record<'_>) {
-        let length = record.encoded_bytes();
-        debug_assert!(self.fits(length) && record.payload.len() <= MAX_PAYLOAD_BYTES);
+    #[inline]
+    pub(crate) fn push(&mut self, attempt: u64, ticks: u64, record: &Record<'_>) {
+        debug_assert!(self.fits(record.encoded_bytes()) && record.payload.len() <= MAX_PAYLOAD_BYTES);
         let frames = record.frames();
         let flag = |present: bool, bit: u8| if present { bit } else { 0 };
         let flags = flag(record.activity_id.is_some(), HAS_ACTIVITY)
             | flag(record.related_activity_id.is_some(), HAS_RELATED_ACTIVITY)
             | flag(record.thread_id.is_some(), HAS_THREAD_ID);
-        let out = &mut self.bytes;
-        out.extend_from_slice(&(length as u32).to_le_bytes());
-        out.extend_from_slice(&record.event_key.to_le_bytes());
-        out.extend_from_slice(&attempt.to_le_bytes());
-        out.extend_from_slice(&ticks.to_le_bytes());
-        out.extend_from_slice(&(record.payload.len() as u16).to_le_bytes());
-        out.extend_from_slice(&[frames.len() as u8, flags]);
-        for id in [record.activity_id, record.related_activity_id].into_iter().flatten() {
-            out.extend_from_slice(&id);
+        let mut header = [0; HEADER_BYTES];
+        header[..8].copy_from_slice(&ticks.to_le_bytes());
+        header[8..16].copy_from_slice(&attempt.to_le_bytes());
+        header[16..20].copy_from_slice(&record.event_key.to_le_bytes());
+        header[20..22].copy_from_slice(&(record.payload.len() as u16).to_le_bytes());
+        header[22] = frames.len() as u8;
+        header[23] = flags;
+        let out = &mut self.memory;
+        out.append(&header);
+        if flags | header[22] != 0 {
+            for id in [record.activity_id, record.related_activity_id].into_iter().flatten() {
+                out.append(&id);
+            }
+            if let Some(thread_id) = record.thread_id {
+                out.append(&thread_id.to_le_bytes());
+            }
+            for frame in frames {
+                out.append(&frame.to_le_bytes());
+            }
         }
-        if let Some(thread_id) = record.thread_id {
-            out.extend_from_slice(&thread_id.to_le_bytes());
-        }
-        for frame in frames {
-            out.extend_from_slice(&frame.to_le_bytes());
-        }
-        out.extend_from_slice(record.payload);
+        out.append(record.payload);
     }
 
     /// The stamp of the oldest unread record.
+    #[inline]
     #[must_use]
-    pub fn front_ticks(&self) -> Option<i64> {
-        let unread = &self.bytes[self.read_at..];
-        (!unread.is_empty()).then(|| i64::from_le_bytes(array_at(unread, 16)))
+    pub fn front_ticks(&self) -> Option<u64> {
+        let header = self.unread().first_chunk::<HEADER_BYTES>()?;
+        Some(u64::from_le_bytes(array_at(header, 0)))
     }
 
     /// The oldest unread record.
+    #[inline]
     #[must_use]
     pub fn front(&self) -> Option<StoredRecord<'_>> {
-        let unread = &self.bytes[self.read_at..];
-        if unread.is_empty() {
-            return None;
-        }
-        let length = u32::from_le_bytes(array_at(unread, 0)) as usize;
-        let payload_bytes = usize::from(u16::from_le_bytes(array_at(unread, 24)));
-        let (frames, flags) = (usize::from(unread[26]), unread[27]);
-        let mut at = HEADER_BYTES;
-        let mut guid = |present: u8| {
-            if flags & present == 0 {
-                return [0; 16];
-            }
-            at += 16;
-            array_at(unread, at - 16)
+        let unread = self.unread();
+        let header = unread.first_chunk::<HEADER_BYTES>()?;
+        let payload_bytes = usize::from(u16::from_le_bytes(array_at(header, 20)));
+        let mut stored = StoredRecord {
+            ticks: u64::from_le_bytes(array_at(header, 0)),
+            attempt: u64::from_le_bytes(array_at(header, 8)),
+            event_key: u32::from_le_bytes(array_at(header, 16)),
+            thread_id: None,
+            activity_id: [0; 16],
+            related_activity_id: [0; 16],
+            stack_bytes: &[],
+            payload: &[],
         };
-        let (activity_id, related_activity_id) = (guid(HAS_ACTIVITY), guid(HAS_RELATED_ACTIVITY));
-        let thread_id = (flags & HAS_THREAD_ID != 0).then(|| {
-            at += 8;
-            u64::from_le_bytes(array_at(unread, at - 8))
-        });
-        Some(StoredRecord {
-            attempt: u64::from_le_bytes(array_at(unread, 8)),
-            ticks: i64::from_le_bytes(array_at(unread, 16)),
-            event_key: u32::from_le_bytes(array_at(unread, 4)),
-            thread_id,
-            activity_id,
-            related_activity_id,
-            stack_bytes: &unread[at..at + 8 * frames],
-            payload: &unread[length - payload_bytes..length],
-        })
+        let (frames, flags) = (usize::from(header[22]), header[23]);
+        let mut at = HEADER_BYTES;
+        if flags | header[22] != 0 {
+            if flags & HAS_ACTIVITY != 0 {
+                stored.activity_id = array_at(unread, at);
+                at += 16;
+            }
+            if flags & HAS_RELATED_ACTIVITY != 0 {
+                stored.related_activity_id = array_at(unread, at);
+                at += 16;
+            }
+            if flags & HAS_THREAD_ID != 0 {
+                stored.thread_id = Some(u64::from_le_bytes(array_at(unread, at)));
+                at += 8;
+            }
+            stored.stack_bytes = &unread[at..at + 8 * frames];
+            at += 8 * frames;
+        }
+        stored.payload = &unread[at..at + payload_bytes];
+        Some(stored)
     }
 
     /// Steps over the oldest unread record.
+    #[inline]
     pub fn pop_front(&mut self) {
-        let unread = &self.bytes[self.read_at..];
-        if !unread.is_empty() {
-            self.read_at += u32::from_le_bytes(array_at(unread, 0)) as usize;
-        }
+        let Some(header) = self.unread().first_chunk::<HEADER_BYTES>() else { return };
+        let (frames, flags) = (usize::from(header[22]), header[23]);
+        let ids = 16 * usize::from(flags & HAS_ACTIVITY != 0)
+            + 16 * usize::from(flags & HAS_RELATED_ACTIVITY != 0)
+            + 8 * usize::from(flags & HAS_THREAD_ID != 0);
+        let payload_bytes = usize::from(u16::from_le_bytes(array_at(header, 20)));
+        self.read_at += HEADER_BYTES + ids + 8 * frames + payload_bytes;
     }
 
     /// Whether every record was read.
+    #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.read_at == self.bytes.len()
+        self.read_at == self.memory.len()
     }
 }
 
+#[inline]
 fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes[at..at + N].try_into().expect("a slice of N bytes is an array of N bytes")
 }
@@ -209,10 +244,10 @@ mod tests {
         };
         let plain = Record::new(8, b"");
         let related = Record { related_activity_id: Some([3; 16]), ..plain };
-        let mut chunk = Chunk::with_capacity(4096).unwrap();
+        let mut chunk = Chunk::on_heap(4096).unwrap();
         for (attempt, record) in [(1, &record), (5, &plain), (6, &related)] {
             assert!(chunk.fits(record.encoded_bytes()));
-            chunk.push(attempt, 1000 + attempt as i64, record);
+            chunk.push(attempt, 1000 + attempt, record);
         }
         let stored = chunk.front().unwrap();
         assert_eq!(stored.stack_bytes.len(), 8 * MAX_STACK_FRAMES);
@@ -234,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_chunk_never_grows() {
-        let mut chunk = Chunk::with_capacity(100).unwrap();
+        let mut chunk = Chunk::on_heap(100).unwrap();
         let capacity = chunk.capacity_bytes();
         let record = Record::new(0, b"12345678");
         let mut attempt = 0;

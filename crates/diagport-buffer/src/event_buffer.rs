@@ -1,12 +1,18 @@
 //! All lanes of one session under one byte budget.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use crossbeam_utils::CachePadded;
 
 use crate::chunk::Chunk;
-use crate::lane::{BufferTotals, FIRST_CHUNK_BYTES, Lane, Liveness, MAX_CHUNK_BYTES};
+use crate::chunk_memory::{SLAB_BYTES, Slab};
+use crate::fence;
+use crate::lane::{BufferTotals, FIRST_CHUNK_BYTES, Lane, LaneWrite, Liveness, MAX_CHUNK_BYTES};
 use crate::lock::lock;
 use crate::producer_thread::{Parking, ProducerThread};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, mutant};
 use crate::wait_queue::{Turn, WaitQueue};
 
 /// What happens to an event that finds no capacity.
@@ -23,7 +29,7 @@ pub enum BufferingMode {
 pub enum WakeReason {
     /// A lane that was empty has a record.
     FirstRecord,
-    /// A quarter of the budget is in use, or there was no capacity left.
+    /// Much of the budget is in use, or there was no capacity left.
     FillLevel,
     /// A thread waits for capacity.
     ProducerParked,
@@ -42,9 +48,21 @@ pub struct EventBuffer {
     mode: BufferingMode,
     budget_bytes: usize,
     largest_chunk_bytes: usize,
+    /// With so much in use the reader is called.
+    fill_mark_bytes: usize,
     reader: Arc<dyn WakeReader>,
-    state: Mutex<State>,
+    /// How often capacity was freed, for producers that were refused.
+    releases: CachePadded<AtomicU64>,
+    /// Held by the reader during a take.
+    reading: Mutex<()>,
+    state: CachePadded<Mutex<State>>,
 }
+
+/// With so many lanes of ended threads unread, and no capacity in Drop mode, no lane is made: a reader that does not read must not cost more
+/// memory with each thread that comes and goes.
+const MAX_UNREAD_ENDED_LANES: usize = 512;
+/// What is in use before the reader is called, at most.
+const MAX_FILL_MARK_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 struct State {
@@ -52,13 +70,21 @@ struct State {
     used_bytes: usize,
     pooled_bytes: usize,
     pool: Vec<Chunk>,
+    /// What large chunks are cut from, where the budget is large enough for slabs.
+    slab: Option<Slab>,
+    uses_slabs: bool,
+    releases: u64,
     waiters: WaitQueue,
     lanes: Vec<Arc<Lane>>,
     next_lane_id: u64,
     aborting: bool,
     closed: bool,
-    /// Of lanes that are gone.
+    /// Of lanes that are gone, and drops without one.
     retired: BufferTotals,
+    /// Drops without a lane that the reader does not know of yet.
+    untold_drops: u64,
+    /// Lanes of ended threads that were not read to the end.
+    ended_lanes: usize,
 }
 
 /// What [`EventBuffer::collect`] found on one lane.
@@ -75,9 +101,15 @@ pub struct LaneTake<'a> {
 }
 
 pub(crate) enum Acquired {
-    Chunk { chunk: Chunk, filled: Option<WakeReason> },
+    Chunk {
+        chunk: Chunk,
+        filled: Option<WakeReason>,
+    },
     Wait,
-    Refused,
+    /// Until something is freed, where the count of that is given.
+    Refused {
+        releases: Option<u64>,
+    },
 }
 
 impl EventBuffer {
@@ -88,19 +120,28 @@ impl EventBuffer {
             used_bytes: 0,
             pooled_bytes: 0,
             pool: Vec::new(),
+            slab: None,
+            uses_slabs: budget_bytes >= 16 * SLAB_BYTES,
+            releases: 0,
             waiters: WaitQueue::default(),
             lanes: Vec::new(),
             next_lane_id: 0,
             aborting: false,
             closed: false,
             retired: BufferTotals::default(),
+            untold_drops: 0,
+            ended_lanes: 0,
         };
+        fence::prepare();
         Arc::new(Self {
             mode,
             budget_bytes: budget_bytes.max(1),
             largest_chunk_bytes: (budget_bytes / 16).clamp(1, MAX_CHUNK_BYTES),
+            fill_mark_bytes: (budget_bytes / 4).min(MAX_FILL_MARK_BYTES),
             reader,
-            state: Mutex::new(state),
+            releases: CachePadded::new(AtomicU64::new(0)),
+            reading: Mutex::new(()),
+            state: CachePadded::new(Mutex::new(state)),
         })
     }
 
@@ -110,7 +151,8 @@ impl EventBuffer {
         self.budget_bytes
     }
 
-    /// Makes the lane of a thread that has none here. None once the buffer is closed.
+    /// Makes the lane of a thread that has none here. None once the buffer is closed; and where it could only lose events, while many lanes of
+    /// ended threads are unread: then [`Self::drop_without_lane`] counts.
     ///
     /// Call it inside the thread's gate and before the stamp: then a reader whose [`collect`](Self::collect) did not see the lane took its
     /// boundary before that stamp.
@@ -120,34 +162,64 @@ impl EventBuffer {
         if state.closed {
             return None;
         }
+        let first = FIRST_CHUNK_BYTES.min(self.largest_chunk_bytes);
+        let full = self.mode == BufferingMode::Drop && self.budget_bytes - state.used_bytes < first;
+        if full && state.ended_lanes >= MAX_UNREAD_ENDED_LANES {
+            return None;
+        }
         let count = state.lanes.len() + 1;
         state.lanes.try_reserve(1).ok()?;
         state.waiters.reserve_for(count).ok()?;
         let id = state.next_lane_id;
         state.next_lane_id += 1;
-        let first = FIRST_CHUNK_BYTES.min(self.largest_chunk_bytes);
         let lane = Arc::new(Lane::new(id, Arc::clone(thread), Arc::clone(self), first));
         state.lanes.push(Arc::clone(&lane));
         Some(lane)
     }
 
-    /// Takes everything that was written, lane by lane, and forgets the lanes of ended threads.
+    /// Counts the drop of an event whose thread has no lane, because [`Self::add_lane`] made none: `Dropped`, or `Disabled` once closed.
+    pub fn drop_without_lane(&self) -> LaneWrite {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return LaneWrite::Disabled;
+        }
+        state.untold_drops += 1;
+        state.retired.attempts += 1;
+        state.retired.drops += 1;
+        LaneWrite::Dropped
+    }
+
+    /// For the reader: drops without a lane since the last call.
+    pub fn take_drops_without_lane(&self) -> u64 {
+        std::mem::take(&mut lock(&self.state).untold_drops)
+    }
+
+    /// Takes everything that was written, lane by lane, and forgets the lanes of ended threads. For one thread at a time, the reader.
     ///
     /// If the caller reads its clock first (T), every record stamped below T is in this take or an earlier one: each lane's
     /// thread is seen outside its gate after T.
+    #[allow(unsafe_code, reason = "the writer's side of each lane is handed over by its gate")]
     pub fn collect(&self, mut visit: impl FnMut(LaneTake<'_>)) {
+        let _only_reader = lock(&self.reading);
         let (lanes, closed) = {
             let state = lock(&self.state);
             (state.lanes.clone(), state.closed)
         };
+        lanes.iter().for_each(|lane| lane.revoke());
+        if !mutant("reader_without_fence") {
+            fence::seldom();
+        }
         let mut chunks = Vec::new();
         let mut ended = false;
         for lane in &lanes {
             // Read before the take: a thread that was dead by then cannot have written after it.
             let alive = lane.thread().is_alive();
             let liveness = if alive && !closed { Liveness::Live } else { Liveness::Ended };
-            lane.thread().pass_gate();
-            let attempts = lane.take(&mut chunks, liveness);
+            if !mutant("take_inside_gate") {
+                lane.thread().await_outside();
+            }
+            // SAFETY: this is the one reader, by the lock; revoked, fenced and seen outside just now, in that order.
+            let attempts = unsafe { lane.take(&mut chunks, liveness) };
             ended |= liveness == Liveness::Ended;
             visit(LaneTake { lane, chunks: &mut chunks, attempts, liveness });
             chunks.drain(..).for_each(|chunk| self.release(chunk));
@@ -167,12 +239,14 @@ impl EventBuffer {
             gone.attempts += totals.attempts;
             gone.drops += totals.drops;
         }
+        let taken_lanes = taken.iter().filter(|taken| **taken).count();
         let mut state = lock(&self.state);
         // Lanes are only ever added at the end, and only the reader removes them.
         let mut taken = taken.into_iter();
         state.lanes.retain(|_| !taken.next().unwrap_or(false));
         state.retired.attempts += gone.attempts;
         state.retired.drops += gone.drops;
+        state.ended_lanes = state.ended_lanes.saturating_sub(taken_lanes);
         if state.lanes.capacity() > 4 * state.lanes.len() + 64 {
             let room = 2 * state.lanes.len() + 16;
             state.lanes.shrink_to(room);
@@ -183,13 +257,27 @@ impl EventBuffer {
     pub fn release(&self, mut chunk: Chunk) {
         chunk.reset();
         let bytes = chunk.capacity_bytes();
-        let mut state = lock(&self.state);
-        state.used_bytes -= bytes;
-        if !state.closed {
-            state.pooled_bytes += bytes;
-            state.pool.push(chunk);
+        let front = {
+            let mut state = lock(&self.state);
+            state.used_bytes -= bytes;
+            if !state.closed {
+                state.pooled_bytes += bytes;
+                state.pool.push(chunk);
+            }
+            state.releases += 1;
+            // Relaxed: a producer that sees it late drops one event more, as if it had come before.
+            self.releases.store(state.releases, Ordering::Relaxed);
+            state.waiters.front()
+        };
+        // Outside the lock: a wake-up may take longer than what the lock is for.
+        if let Some(front) = front.filter(|_| !mutant("release_without_wake")) {
+            front.thread().unpark();
         }
-        state.waiters.wake_front();
+    }
+
+    #[inline]
+    pub(crate) fn releases(&self) -> u64 {
+        self.releases.load(Ordering::Relaxed)
     }
 
     /// Lets every parked thread go, now and from now on: each gives up its event as a counted drop. Counts are exact on return.
@@ -212,6 +300,7 @@ impl EventBuffer {
             let mut state = lock(&self.state);
             state.closed = true;
             state.pool = Vec::new();
+            state.slab = None;
             state.pooled_bytes = 0;
             state.lanes.clone()
         };
@@ -255,6 +344,11 @@ impl EventBuffer {
         state.used_bytes + state.pooled_bytes
     }
 
+    /// Says that a thread with a lane here is about to be marked dead.
+    pub fn thread_is_ending(&self) {
+        lock(&self.state).ended_lanes += 1;
+    }
+
     /// Passes on that a thread with a lane here has ended.
     pub fn thread_ended(&self) {
         self.reader.wake(WakeReason::ThreadEnded);
@@ -291,12 +385,19 @@ impl EventBuffer {
             }
             if size <= self.budget_bytes - state.used_bytes {
                 let chunk = state.chunk_of(size, self.budget_bytes);
-                if turn == Turn::Front {
+                let next = if turn == Turn::Front {
                     state.waiters.pop_front();
-                    state.waiters.wake_front();
+                    state.waiters.front()
+                } else {
+                    None
+                };
+                let used_bytes = state.used_bytes;
+                drop(state);
+                if let Some(next) = next.filter(|_| !mutant("no_chained_wake")) {
+                    next.thread().unpark();
                 }
-                let Some(chunk) = chunk else { return Acquired::Refused };
-                let filled = (state.used_bytes >= self.budget_bytes / 4).then_some(WakeReason::FillLevel);
+                let Some(chunk) = chunk else { return Acquired::Refused { releases: None } };
+                let filled = (used_bytes >= self.fill_mark_bytes).then_some(WakeReason::FillLevel);
                 return Acquired::Chunk { chunk, filled };
             }
         }
@@ -304,7 +405,9 @@ impl EventBuffer {
             && !state.aborting
             && lane.thread().parking() == Parking::Allowed;
         if !waits {
-            return Acquired::Refused;
+            // Who stands behind others may be served without a release.
+            let releases = (turn != Turn::Behind).then_some(state.releases);
+            return Acquired::Refused { releases };
         }
         if !queued {
             state.waiters.push_back(Arc::clone(lane));
@@ -329,10 +432,18 @@ impl State {
                 self.pooled_bytes -= unfit.capacity_bytes();
             }
             self.pool.try_reserve(1).ok()?;
-            Chunk::with_capacity(size).ok()?
+            self.new_chunk(size)?
         };
         self.used_bytes += chunk.capacity_bytes();
         Some(chunk)
+    }
+
+    fn new_chunk(&mut self, size: usize) -> Option<Chunk> {
+        if !self.uses_slabs || size != MAX_CHUNK_BYTES {
+            return Chunk::on_heap(size);
+        }
+        let cut = self.slab.as_mut().and_then(|slab| Chunk::of_slab(slab, size));
+        cut.or_else(|| Chunk::of_slab(self.slab.insert(Slab::new()?), size))
     }
 }
 

@@ -1,13 +1,16 @@
 //! What one thread has written for one session.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use crossbeam_utils::CachePadded;
 
 use crate::chunk::{Chunk, MAX_PAYLOAD_BYTES, Record};
 use crate::event_buffer::{Acquired, EventBuffer, WakeReason};
 use crate::lock::lock;
 use crate::producer_thread::{ProducerGuard, ProducerThread};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{HandedCell, Mutex, MutexGuard, mutant};
 
 /// A lane's first chunk; each full one is followed by one of twice the size, up to [`MAX_CHUNK_BYTES`].
 pub(crate) const FIRST_CHUNK_BYTES: usize = 4 * 1024;
@@ -29,22 +32,53 @@ pub enum LaneWrite {
 }
 
 /// One per thread and session. Only its thread writes, only the session's reader takes.
+///
+/// Who may touch the writer's side, `writer`:
+/// - its thread, inside its gate, where `attention` is false; or inside its gate with `state` locked;
+/// - the reader, with `state` locked, after it has set `attention`, fenced, and seen the thread outside its gate.
+///
+/// The thread sets its gate and then looks at `attention`, the reader the other way round, so they cannot both go on: see [`crate::fence`].
 pub struct Lane {
     id: u64,
     thread: Arc<ProducerThread>,
     buffer: Arc<EventBuffer>,
-    /// Says what `state` says, to a thread that only wants to know whether to forget the lane. Set with the state locked, never cleared.
+    /// Asks the thread to take the lock. Set by the reader for each take, and for good by the end.
+    attention: AtomicBool,
+    /// The end has come: for a thread that only wants to know whether to forget the lane. Never cleared.
     over: AtomicBool,
     state: Mutex<LaneState>,
+    counts: CachePadded<SharedCounts>,
+    writer: HandedCell<Writer>,
+}
+
+/// What others may read at any time; stored by the writer's side alone, which keeps its own copies.
+#[derive(Debug)]
+struct SharedCounts {
+    attempts: AtomicU64,
+    drops: AtomicU64,
 }
 
 #[derive(Debug)]
-struct LaneState {
-    chunks: Vec<Chunk>,
+struct Writer {
+    /// The one that is being filled; no capacity where there is none.
+    current: Chunk,
+    full: Vec<Chunk>,
     /// Attempts ever made, written or dropped. The reader learns of loss by it.
     attempts: u64,
     drops: u64,
     next_chunk_bytes: usize,
+    refusal: Option<Refusal>,
+}
+
+/// In Drop mode, "no" stands until something is freed.
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    needed_bytes: usize,
+    releases: u64,
+}
+
+#[derive(Debug)]
+struct LaneState {
     waiting: Waiting,
     life: Life,
 }
@@ -53,7 +87,7 @@ struct LaneState {
 enum Waiting {
     No,
     Queued,
-    /// An abort took the lane out of the queue and has counted the drop; the thread does not know yet.
+    /// An abort took the lane out of the queue; its event is a drop, which the thread does not know yet and has not counted.
     Abandoned,
 }
 
@@ -75,6 +109,15 @@ pub struct BufferTotals {
     pub drops: u64,
 }
 
+/// Whether more can come on a lane after a take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Liveness {
+    /// The thread lives and the session is open.
+    Live,
+    /// The thread ended or the session is closed: this take was the last one.
+    Ended,
+}
+
 impl Lane {
     pub(crate) fn new(
         id: u64,
@@ -82,15 +125,24 @@ impl Lane {
         buffer: Arc<EventBuffer>,
         first_chunk_bytes: usize,
     ) -> Self {
-        let state = LaneState {
-            chunks: Vec::new(),
+        let writer = Writer {
+            current: Chunk::NONE,
+            full: Vec::new(),
             attempts: 0,
             drops: 0,
             next_chunk_bytes: first_chunk_bytes,
-            waiting: Waiting::No,
-            life: Life::Open,
+            refusal: None,
         };
-        Self { id, thread, buffer, over: AtomicBool::new(false), state: Mutex::new(state) }
+        Self {
+            id,
+            thread,
+            buffer,
+            attention: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+            state: Mutex::new(LaneState { waiting: Waiting::No, life: Life::Open }),
+            counts: CachePadded::new(SharedCounts { attempts: AtomicU64::new(0), drops: AtomicU64::new(0) }),
+            writer: HandedCell::new(writer),
+        }
     }
 
     /// Unique in its session, never reused.
@@ -113,64 +165,145 @@ impl Lane {
 
     /// Writes one record. `ticks` was read inside the gate that `guard` stands for, so it is not below any earlier stamp of
     /// this thread. Never waits; allocates only where a new chunk is due and the session's pool has none.
-    pub fn write(self: &Arc<Self>, guard: &ProducerGuard<'_>, ticks: i64, record: &Record<'_>) -> LaneWrite {
+    ///
+    /// Usually it takes no lock, no fence and no read-modify-write: it copies the record and stores two counters.
+    #[allow(unsafe_code, reason = "the writer's side is handed over by the gate")]
+    #[inline]
+    pub fn write(self: &Arc<Self>, guard: &ProducerGuard<'_>, ticks: u64, record: &Record<'_>) -> LaneWrite {
         debug_assert!(std::ptr::eq(guard.thread(), &raw const *self.thread), "a lane belongs to one thread");
-        let mut state = lock(&self.state);
-        if let Some(outcome) = self.not_open(&mut state) {
-            return outcome;
-        }
         let needed = record.encoded_bytes();
-        if record.payload.len() > MAX_PAYLOAD_BYTES || needed > self.buffer.budget_bytes() {
-            return state.drop_one();
-        }
-        let was_empty = state.chunks.is_empty();
-        let mut wake = was_empty.then_some(WakeReason::FirstRecord);
-        if !state.chunks.last().is_some_and(|chunk| chunk.fits(needed)) {
-            match self.buffer.acquire(self, needed, state.next_chunk_bytes, state.waiting == Waiting::Queued)
-            {
-                Acquired::Chunk { chunk, filled } => {
-                    if !was_empty {
-                        state.next_chunk_bytes = self.buffer.grown(state.next_chunk_bytes);
-                    }
-                    wake = filled.or(wake);
-                    state.waiting = Waiting::No;
-                    state.chunks.push(chunk);
-                }
-                Acquired::Wait => {
-                    state.waiting = Waiting::Queued;
-                    drop(state);
-                    self.buffer.wake_reader(WakeReason::ProducerParked);
-                    return LaneWrite::Blocked;
-                }
-                Acquired::Refused => {
-                    let outcome = state.drop_one();
-                    drop(state);
-                    self.buffer.wake_reader(WakeReason::FillLevel);
-                    return outcome;
-                }
+        // Acquire pairs with the Release in `take`: what the reader did with the writer's side is over.
+        if !self.attention.load(Ordering::Acquire) {
+            // SAFETY: the guard says that this is the lane's thread, inside its gate, and attention is not asked for. So the reader, if
+            // it comes now, waits for the gate; and what it did last happened before the load.
+            let outcome =
+                unsafe { self.writer.with(|writer| self.write_quickly(writer, ticks, record, needed)) };
+            if let Some(outcome) = outcome {
+                return outcome;
             }
         }
-        state.attempts += 1;
-        let attempt = state.attempts;
-        if let Some(chunk) = state.chunks.last_mut() {
-            chunk.push(attempt, ticks, record);
+        self.write_locked(ticks, record, needed)
+    }
+
+    /// None where a lock is due: there is no room in the current chunk.
+    #[inline]
+    fn write_quickly(
+        &self,
+        writer: &mut Writer,
+        ticks: u64,
+        record: &Record<'_>,
+        needed: usize,
+    ) -> Option<LaneWrite> {
+        if record.payload.len() > MAX_PAYLOAD_BYTES {
+            return None;
         }
-        drop(state);
+        if writer.current.fits(needed) {
+            self.push(writer, ticks, record);
+            return Some(LaneWrite::Written);
+        }
+        let refusal = writer.refusal?;
+        let stands = needed >= refusal.needed_bytes && refusal.releases == self.buffer.releases();
+        stands.then(|| self.count_drop(writer))
+    }
+
+    #[inline]
+    fn push(&self, writer: &mut Writer, ticks: u64, record: &Record<'_>) {
+        writer.attempts += 1;
+        writer.current.push(writer.attempts, ticks, record);
+        // Relaxed: a count for people; the reader has the true one by the gate.
+        self.counts.attempts.store(writer.attempts, Ordering::Relaxed);
+    }
+
+    fn count_drop(&self, writer: &mut Writer) -> LaneWrite {
+        writer.attempts += 1;
+        writer.drops += 1;
+        self.counts.attempts.store(writer.attempts, Ordering::Relaxed);
+        self.counts.drops.store(writer.drops, Ordering::Relaxed);
+        LaneWrite::Dropped
+    }
+
+    #[allow(unsafe_code, reason = "the writer's side is handed over by the lock")]
+    #[cold]
+    #[inline(never)]
+    fn write_locked(self: &Arc<Self>, ticks: u64, record: &Record<'_>, needed: usize) -> LaneWrite {
+        let state = lock(&self.state);
+        // SAFETY: the lane's thread (the caller holds its guard) with the lock; the reader touches it only with the lock.
+        let (outcome, wake) =
+            unsafe { self.writer.with(|writer| self.write_with_lock(state, writer, ticks, record, needed)) };
         if let Some(reason) = wake {
             self.buffer.wake_reader(reason);
         }
-        LaneWrite::Written
+        outcome
+    }
+
+    /// The outcome, and why the reader should look.
+    fn write_with_lock(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, LaneState>,
+        writer: &mut Writer,
+        ticks: u64,
+        record: &Record<'_>,
+        needed: usize,
+    ) -> (LaneWrite, Option<WakeReason>) {
+        if let Some(outcome) = self.not_open(&mut state, writer) {
+            return (outcome, None);
+        }
+        if record.payload.len() > MAX_PAYLOAD_BYTES || needed > self.buffer.budget_bytes() {
+            state.waiting = Waiting::No;
+            return (self.count_drop(writer), None);
+        }
+        if writer.current.fits(needed) {
+            self.push(writer, ticks, record);
+            return (LaneWrite::Written, None);
+        }
+        let was_empty = writer.current.capacity_bytes() == 0;
+        let queued = state.waiting == Waiting::Queued;
+        match self.buffer.acquire(self, needed, writer.next_chunk_bytes, queued) {
+            Acquired::Chunk { chunk, filled } => {
+                state.waiting = Waiting::No;
+                writer.refusal = None;
+                // Not before the chunk is there: joining the queue allocates nothing.
+                if !was_empty && writer.full.try_reserve(1).is_err() {
+                    self.buffer.release(chunk);
+                    return (self.count_drop(writer), None);
+                }
+                if !was_empty {
+                    writer.next_chunk_bytes = self.buffer.grown(writer.next_chunk_bytes);
+                }
+                let before = std::mem::replace(&mut writer.current, chunk);
+                if !was_empty {
+                    writer.full.push(before);
+                }
+                self.push(writer, ticks, record);
+                (LaneWrite::Written, filled.or_else(|| was_empty.then_some(WakeReason::FirstRecord)))
+            }
+            Acquired::Wait => {
+                state.waiting = Waiting::Queued;
+                (LaneWrite::Blocked, Some(WakeReason::ProducerParked))
+            }
+            Acquired::Refused { releases } => {
+                state.waiting = Waiting::No;
+                writer.refusal = releases.map(|releases| Refusal { needed_bytes: needed, releases });
+                (self.count_drop(writer), Some(WakeReason::FillLevel))
+            }
+        }
     }
 
     /// Counts an attempt whose record could not even be made (too large, no memory): `Dropped`, or `Disabled`.
+    #[allow(unsafe_code, reason = "the writer's side is handed over by the lock")]
     pub fn discard(&self, guard: &ProducerGuard<'_>) -> LaneWrite {
         debug_assert!(std::ptr::eq(guard.thread(), &raw const *self.thread), "a lane belongs to one thread");
         let mut state = lock(&self.state);
-        self.not_open(&mut state).unwrap_or_else(|| state.drop_one())
+        // SAFETY: the lane's thread with the lock; the reader touches it only with the lock.
+        unsafe {
+            self.writer
+                .with(|writer| self.not_open(&mut state, writer).unwrap_or_else(|| self.count_drop(writer)))
+        }
     }
 
     /// Whether it takes nothing more, so that its thread can forget it. Whoever learns of a later session in some way that orders
     /// memory sees the lanes of the earlier ones closed; otherwise it may hear of it late, and write in vain.
+    #[inline]
     #[must_use]
     pub fn is_closed(&self) -> bool {
         // Relaxed: nothing else is concluded from it.
@@ -178,32 +311,45 @@ impl Lane {
     }
 
     fn note(&self, state: &LaneState) {
-        if state.life != Life::Open && state.waiting != Waiting::Abandoned {
-            self.over.store(true, Ordering::Relaxed);
+        if state.life != Life::Open {
+            // The last word on attention: nobody clears it once the life is over.
+            self.attention.store(true, Ordering::Relaxed);
+            if state.waiting != Waiting::Abandoned {
+                self.over.store(true, Ordering::Relaxed);
+            }
         }
     }
 
-    fn not_open(&self, state: &mut LaneState) -> Option<LaneWrite> {
+    fn not_open(&self, state: &mut LaneState, writer: &mut Writer) -> Option<LaneWrite> {
         if state.waiting == Waiting::Abandoned {
             state.waiting = Waiting::No;
             self.note(state);
-            return Some(LaneWrite::Dropped);
+            return Some(self.count_drop(writer));
         }
         (state.life != Life::Open).then_some(LaneWrite::Disabled)
     }
 
+    /// While the thread writes, its newest events may be missing.
     pub(crate) fn totals(&self) -> BufferTotals {
         let state = lock(&self.state);
-        BufferTotals { attempts: state.attempts, drops: state.drops }
+        let abandoned = u64::from(state.waiting == Waiting::Abandoned);
+        // The drops first: never more of them than attempts.
+        let drops = self.counts.drops.load(Ordering::Relaxed);
+        BufferTotals {
+            attempts: self.counts.attempts.load(Ordering::Relaxed).max(drops) + abandoned,
+            drops: drops + abandoned,
+        }
     }
 
-    /// The aborter has taken the lane out of the queue: counts the event it waited with, unless that was done already.
+    /// The aborter has taken the lane out of the queue: the event it waited with is a drop, unless that was said already.
     pub(crate) fn abandon(&self) {
         lock(&self.state).abandon();
-        self.thread.unpark();
+        if !mutant("abort_without_wake") {
+            self.thread.unpark();
+        }
     }
 
-    /// Nothing is counted on this lane from here on.
+    /// Nothing is counted on this lane from here on, but for what its thread is just writing.
     pub(crate) fn close(&self) {
         let mut state = lock(&self.state);
         if state.life == Life::Open {
@@ -216,26 +362,54 @@ impl Lane {
         self.thread.unpark();
     }
 
-    /// Moves the chunks to `chunks` and returns the attempts so far, in one critical section.
-    pub(crate) fn take(&self, chunks: &mut Vec<Chunk>, liveness: Liveness) -> u64 {
-        let mut state = lock(&self.state);
-        if state.chunks.len() == 1 {
-            // A chunk that a whole round did not fill was too large for this thread's pace.
-            state.next_chunk_bytes = self.buffer.shrunk(state.next_chunk_bytes);
+    /// Asks the thread to take the lock from now on. A take after a fence and the thread's gate clears it.
+    pub(crate) fn revoke(&self) {
+        if !mutant("take_without_revoke") {
+            self.attention.store(true, Ordering::Relaxed);
         }
-        chunks.append(&mut state.chunks);
+    }
+
+    /// Moves the chunks to `chunks` and returns the attempts so far.
+    ///
+    /// # Safety
+    /// The caller is the buffer's one reader; since it last called [`Self::revoke`] it has called [`crate::fence::seldom`] and then seen the
+    /// thread outside its gate.
+    #[allow(unsafe_code, reason = "the writer's side is handed over by gate and lock")]
+    pub(crate) unsafe fn take(&self, chunks: &mut Vec<Chunk>, liveness: Liveness) -> u64 {
+        let mut state = lock(&self.state);
+        // SAFETY: by the caller's promise the thread has left the gate it was in before the revocation, and what it did there is visible; if
+        // it has entered again, it sees the revocation and waits for the lock.
+        let attempts = unsafe { self.writer.with(|writer| self.take_chunks(writer, chunks)) };
         if liveness == Liveness::Ended {
             // A close may be under way on another thread, and this take must see the count.
             state.abandon();
             state.life = Life::Taken;
             self.note(&state);
+        } else if state.life == Life::Open {
+            let order = if mutant("give_back_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+            // Release pairs with the Acquire in `write`.
+            self.attention.store(false, order);
         }
-        let attempts = state.attempts;
+        let abandoned = u64::from(state.waiting == Waiting::Abandoned);
         drop(state);
         if liveness == Liveness::Ended {
             self.thread.unpark();
         }
-        attempts
+        attempts + abandoned
+    }
+
+    fn take_chunks(&self, writer: &mut Writer, chunks: &mut Vec<Chunk>) -> u64 {
+        let capacity = writer.current.capacity_bytes();
+        if writer.full.is_empty() && capacity > 0 && writer.current.used_bytes() < capacity / 4 {
+            // A chunk that a whole round left nearly empty was too large for this thread's pace.
+            writer.next_chunk_bytes = self.buffer.shrunk(writer.next_chunk_bytes);
+        }
+        chunks.append(&mut writer.full);
+        let current = std::mem::replace(&mut writer.current, Chunk::NONE);
+        if capacity > 0 {
+            chunks.push(current);
+        }
+        writer.attempts
     }
 
     pub(crate) fn is_taken(&self) -> bool {
@@ -243,29 +417,11 @@ impl Lane {
     }
 }
 
-/// Whether more can come on a lane after a take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Liveness {
-    /// The thread lives and the session is open.
-    Live,
-    /// The thread ended or the session is closed: this take was the last one.
-    Ended,
-}
-
 impl LaneState {
     fn abandon(&mut self) {
         if self.waiting == Waiting::Queued {
-            self.attempts += 1;
-            self.drops += 1;
             self.waiting = Waiting::Abandoned;
         }
-    }
-
-    fn drop_one(&mut self) -> LaneWrite {
-        self.attempts += 1;
-        self.drops += 1;
-        self.waiting = Waiting::No;
-        LaneWrite::Dropped
     }
 }
 
@@ -274,7 +430,7 @@ impl fmt::Debug for Lane {
         f.debug_struct("Lane")
             .field("id", &self.id)
             .field("thread", &self.thread)
-            .field("state", &self.state)
+            .field("counts", &self.counts)
             .finish_non_exhaustive()
     }
 }

@@ -47,13 +47,18 @@
 #![deny(unsafe_code)]
 
 mod chunk;
+mod chunk_memory;
 mod event_buffer;
+mod fence;
 mod lane;
 mod lock;
 mod producer_thread;
+mod sync;
 mod wait_queue;
 
 pub use chunk::{Chunk, MAX_PAYLOAD_BYTES, MAX_STACK_FRAMES, Record, StoredRecord};
 pub use event_buffer::{BufferingMode, EventBuffer, LaneTake, WakeReader, WakeReason};
 pub use lane::{BufferTotals, Lane, LaneWrite, Liveness};
 pub use producer_thread::{Parking, ProducerGuard, ProducerThread};
+#[cfg(any(loom, diagport_tsan))]
+pub use sync::plant_mistake;

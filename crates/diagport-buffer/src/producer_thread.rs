@@ -1,10 +1,14 @@
 //! A thread that writes events, as all sessions see it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
+use crossbeam_utils::CachePadded;
+
+use crate::fence;
 use crate::lock::lock;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Condvar, Mutex, mutant, wait_a_little};
 
 /// Whether a thread may wait for capacity of a Block session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +25,9 @@ pub struct ProducerThread {
     name: String,
     parking: Parking,
     alive: AtomicBool,
-    /// Held by the thread itself from before it stamps an event until that event is in every lane. So whoever has held it
-    /// after time T knows that every stamp below T of this thread can be read.
-    gate: Mutex<()>,
+    /// Set by the thread itself from before it stamps an event until that event is in every lane. So whoever has seen it unset
+    /// after time T knows that every stamp below T of this thread can be read. On a line of its own: its thread writes it twice an event.
+    inside: CachePadded<AtomicBool>,
     /// A token that says "look again"; kept while nobody waits, so no wake-up is lost.
     token: Mutex<bool>,
     token_set: Condvar,
@@ -33,7 +37,6 @@ pub struct ProducerThread {
 #[must_use]
 pub struct ProducerGuard<'a> {
     thread: &'a ProducerThread,
-    _gate: MutexGuard<'a, ()>,
 }
 
 impl ProducerThread {
@@ -45,7 +48,7 @@ impl ProducerThread {
             name,
             parking,
             alive: AtomicBool::new(true),
-            gate: Mutex::new(()),
+            inside: CachePadded::new(AtomicBool::new(false)),
             token: Mutex::new(false),
             token_set: Condvar::new(),
         }
@@ -70,25 +73,34 @@ impl ProducerThread {
     }
 
     /// Takes the thread into its gate. Only the thread itself calls this, and not twice at a time.
+    #[inline]
     pub fn enter(&self) -> ProducerGuard<'_> {
-        ProducerGuard { thread: self, _gate: lock(&self.gate) }
+        // Relaxed: the fence orders it before the looks at the lanes and at the clock that follow.
+        self.inside.store(true, Ordering::Relaxed);
+        fence::often();
+        ProducerGuard { thread: self }
     }
 
-    /// Waits until the thread is outside its gate for a moment.
-    pub(crate) fn pass_gate(&self) {
-        drop(lock(&self.gate));
+    /// Waits until the thread is outside its gate for a moment. What it wrote before then can be read, and whatever it does in its gate later
+    /// it does in the knowledge of all that the caller stored before its [`fence::seldom`].
+    pub(crate) fn await_outside(&self) {
+        let mut turn = 0;
+        while self.inside.load(Ordering::Acquire) {
+            wait_a_little(turn);
+            turn = turn.saturating_add(1);
+        }
     }
 
     /// Says that the thread writes nothing more. Its lanes are freed once they are read.
     pub fn mark_dead(&self) {
-        // Release pairs with the Acquire in `is_alive`: a reader that sees it dead sees all it wrote.
-        self.alive.store(false, Ordering::Release);
+        // Relaxed: whoever sees it has asked for the lock before, so the thread's last writes are ordered by that lock or by the gate.
+        self.alive.store(false, Ordering::Relaxed);
     }
 
     /// Whether the thread may still write.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        self.alive.load(Ordering::Acquire)
+        self.alive.load(Ordering::Relaxed)
     }
 
     /// Blocks the calling thread (which is this one, outside its gate) until the next [`Self::unpark`], or not at all if
@@ -103,8 +115,10 @@ impl ProducerThread {
 
     /// Lets the thread look again whether there is capacity.
     pub fn unpark(&self) {
-        *lock(&self.token) = true;
-        self.token_set.notify_one();
+        let was_set = std::mem::replace(&mut *lock(&self.token), true);
+        if !was_set {
+            self.token_set.notify_one();
+        }
     }
 }
 
@@ -113,6 +127,15 @@ impl ProducerGuard<'_> {
     #[must_use]
     pub fn thread(&self) -> &ProducerThread {
         self.thread
+    }
+}
+
+impl Drop for ProducerGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let order = if mutant("leave_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+        // Release pairs with the Acquire in `await_outside`: the reader sees all that was written inside.
+        self.thread.inside.store(false, order);
     }
 }
 

@@ -47,10 +47,9 @@ impl WaitQueue {
         self.waiting.pop_front();
     }
 
-    pub(crate) fn wake_front(&self) {
-        if let Some(front) = self.waiting.front() {
-            front.thread().unpark();
-        }
+    /// The next to be woken.
+    pub(crate) fn front(&self) -> Option<Arc<Lane>> {
+        self.waiting.front().cloned()
     }
 
     pub(crate) fn take_all(&mut self) -> VecDeque<Arc<Lane>> {

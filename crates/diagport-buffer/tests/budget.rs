@@ -27,7 +27,7 @@ impl WakeReader for Bell {
 struct Play {
     buffer: Arc<EventBuffer>,
     bell: Arc<Bell>,
-    ticks: i64,
+    ticks: u64,
 }
 
 struct Producer {

@@ -7,13 +7,16 @@ use std::thread;
 
 use diagport_buffer::{Liveness, WakeReader, WakeReason};
 
+use crate::capture_ids::{CaptureThread, Holding};
 use crate::dispatcher::panic_text;
-use crate::merge::{Merge, capture_thread};
+use crate::merge::Merge;
 use crate::rundown;
 use crate::session::{EndReason, SessionCore};
+use crate::session_config::SessionType;
 use crate::sink::Sink;
 use crate::stream::Stream;
 use crate::thread_state::never_park;
+use crate::time_source::StampSpan;
 
 /// Starts the thread; it ends the session, whatever happens.
 ///
@@ -32,6 +35,8 @@ fn run(session: &Arc<SessionCore>, sink: Box<dyn Sink>) {
         session: Arc::clone(session),
         stream: Stream::new(Arc::clone(session), sink),
         merge: Merge::default(),
+        span: StampSpan::at(session.start),
+        without_lane: Holding::default(),
     };
     let mut reason = match catch_unwind(AssertUnwindSafe(|| drain.serve())) {
         Ok(Ok(())) => EndReason::Stopped,
@@ -61,24 +66,38 @@ struct Drain {
     session: Arc<SessionCore>,
     stream: Stream,
     merge: Merge,
+    /// What stamps mean, up to the last round.
+    span: StampSpan,
+    /// The id on which loss is shown of threads that never got as far as a lane.
+    without_lane: Holding,
 }
 
 impl Drain {
     /// Until the stop: complete stream. An error is why the stream is cut.
     fn serve(&mut self) -> Result<(), EndReason> {
-        self.stream.send()?;
+        // A file that is written at the end has its head at once, and no rounds.
+        let has_rounds = self.session.config.session_type != SessionType::File;
+        if has_rounds {
+            self.stream.send()?;
+        } else {
+            self.stream.send_head()?;
+        }
         // spec: SES-LIFE-5
         self.session.pipe.announce(&self.session);
         loop {
-            self.session.signal.arm();
+            if has_rounds {
+                self.session.signal.arm();
+            }
             if self.session.is_stopping() {
                 break;
             }
             if self.stream.peer_closed()? {
                 return Err(EndReason::PeerClosed);
             }
-            let boundary = self.session.pipe.clock.ticks();
-            self.round(boundary)?;
+            if has_rounds {
+                self.span = self.span.next(self.session.pipe.time.now());
+                self.round(self.span.end_stamp())?;
+            }
             self.session.signal.wait();
         }
         self.end()
@@ -90,7 +109,8 @@ impl Drain {
         // The one who asked may not have got that far yet, and no bit may outlive the slot.
         self.session.pipe.disable(&self.session);
         self.session.buffer.close();
-        self.round(i64::MAX)?;
+        self.span = self.span.next(self.session.pipe.time.now());
+        self.round(u64::MAX)?;
         if self.session.config.rundown_keyword != 0 {
             rundown::write(&self.session, &mut self.stream)?;
         }
@@ -106,38 +126,40 @@ impl Drain {
 
     /// Takes everything, shows what is stamped below `boundary`, and sends it.
     // spec: SES-DRAIN-1
-    fn round(&mut self, boundary: i64) -> Result<(), EndReason> {
-        let Self { session, stream, merge } = self;
+    fn round(&mut self, boundary: u64) -> Result<(), EndReason> {
+        let Self { session, stream, merge, span, .. } = self;
         let buffer = &session.buffer;
         buffer.collect(|take| merge.add(take));
         merge.begin(boundary);
-        while let Some(run) = merge.next_run() {
-            let cursor = merge.cursor(run);
-            let lane = Arc::clone(cursor.lane());
-            let thread = capture_thread(&lane);
-            let mut holding = std::mem::take(&mut cursor.holding);
-            while let Some(record) = cursor.front(run) {
-                if stream.is_full_for(&record) {
+        while let Some(shown) = merge.next_run(|run| {
+            run.for_each(buffer, |thread, holding, record, lost| {
+                if stream.is_full_for(record) {
                     stream.send()?;
                 }
-                let lost = cursor.lost_before(&record);
-                stream.loss(&mut holding, thread, lost);
-                stream.record(&mut holding, thread.os_thread_id, &record);
-                let attempt = record.attempt;
-                cursor.pop(attempt, buffer);
-            }
-            cursor.holding = holding;
-            merge.end_run(run);
+                if lost > 0 {
+                    stream.loss(holding, thread, lost);
+                }
+                stream.record(holding, thread.os_thread_id, record, span.ticks(record.ticks));
+                Ok(())
+            })
+        }) {
+            shown?;
+        }
+        // spec: SES-THREAD-4
+        let without_lane = buffer.take_drops_without_lane();
+        if without_lane > 0 {
+            let thread = CaptureThread { os_thread_id: 0, name: "threads without capacity" };
+            stream.loss(&mut self.without_lane, thread, without_lane);
         }
         let left = merge.settle(|cursor, lost, liveness| {
             // Threads that lost everything have an info event each: with many of them, more than one piece.
             if stream.is_full() {
                 stream.send()?;
             }
-            let lane = Arc::clone(cursor.lane());
-            stream.loss(&mut cursor.holding, capture_thread(&lane), lost);
+            let (thread, holding) = cursor.numbering();
+            stream.loss(holding, thread, lost);
             if liveness == Liveness::Ended {
-                stream.release(&mut cursor.holding);
+                stream.release(holding);
             }
             Ok(())
         })?;

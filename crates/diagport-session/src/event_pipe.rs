@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use diagport_buffer::{Lane, ProducerThread};
+use diagport_buffer::{Lane, LaneWrite, ProducerThread};
 use diagport_nettrace::Field;
 
-use crate::clock::{Clock, MonotonicClock};
+use crate::clock::Clock;
 use crate::dispatcher::Dispatcher;
 use crate::event::{DefineEventError, EventCore, EventDefinition};
 use crate::lock::lock;
@@ -17,8 +17,9 @@ use crate::process_info::ProcessDescription;
 use crate::provider::{EnableCallback, Provider};
 use crate::rundown::RundownWriter;
 use crate::session::{Session, SessionCore, SessionId};
-use crate::session_config::{SessionConfig, StartSessionError};
+use crate::session_config::{SessionConfig, StackWalk, StartSessionError};
 use crate::statistics::{PipeStatistics, SessionStatistics};
+use crate::time_source::TimeSource;
 
 /// Providers, their events, and the sessions that record them. Cheap to clone; all clones are one.
 #[derive(Clone)]
@@ -32,10 +33,23 @@ pub(crate) struct PipeInner {
     /// Tells the pipes of a process apart in what threads remember.
     pub(crate) id: u64,
     pub(crate) process: ProcessDescription,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) time: TimeSource,
+    /// A bit for each slot whose session wants stacks.
+    stack_slots: AtomicU64,
+    /// Of the process that made the pipe.
+    fork_generation: u32,
     state: Mutex<PipeState>,
     rundown_hooks: Mutex<Vec<RundownHook>>,
     dispatcher: Dispatcher,
+}
+
+/// What a thread gets that has no lane in a session.
+pub(crate) enum NewLane {
+    Open(Arc<Lane>),
+    /// None, and the event is counted as lost.
+    EventDropped,
+    /// The session does not want the event any more.
+    NotWanted,
 }
 
 static NEXT_PIPE_ID: AtomicU64 = AtomicU64::new(1);
@@ -46,17 +60,26 @@ impl EventPipe {
     /// A pipe with the system's clock.
     #[must_use]
     pub fn new(process: ProcessDescription) -> Self {
-        Self::with_clock(process, Arc::new(MonotonicClock))
+        Self::with_time(process, TimeSource::system())
     }
 
     /// A pipe whose time the caller makes.
     #[must_use]
     pub fn with_clock(process: ProcessDescription, clock: Arc<dyn Clock>) -> Self {
+        Self::with_time(process, TimeSource::Custom(clock))
+    }
+
+    fn with_time(process: ProcessDescription, time: TimeSource) -> Self {
+        if let Err(error) = diagport_sys::fork::watch_forks() {
+            tracing::warn!(%error, "forks go unseen: a forked child must write no events");
+        }
         Self {
             inner: Arc::new(PipeInner {
                 id: NEXT_PIPE_ID.fetch_add(1, Ordering::Relaxed),
                 process,
-                clock,
+                time,
+                stack_slots: AtomicU64::new(0),
+                fork_generation: diagport_sys::fork::generation(),
                 state: Mutex::default(),
                 rundown_hooks: Mutex::default(),
                 dispatcher: Dispatcher::default(),
@@ -150,18 +173,36 @@ impl PipeInner {
     }
 
     /// A lane of the thread in the session that has the slot, if that session wants the event.
-    pub(crate) fn add_lane(
-        &self,
-        slot: usize,
-        event: &EventCore,
-        thread: &Arc<ProducerThread>,
-    ) -> Option<Arc<Lane>> {
+    pub(crate) fn add_lane(&self, slot: usize, event: &EventCore, thread: &Arc<ProducerThread>) -> NewLane {
         let state = lock(&self.state);
-        state.session_for(slot, event)?.buffer.add_lane(thread)
+        let Some(session) = state.session_for(slot, event) else { return NewLane::NotWanted };
+        let buffer = &session.buffer;
+        match buffer.add_lane(thread) {
+            Some(lane) => NewLane::Open(lane),
+            None if buffer.drop_without_lane() == LaneWrite::Dropped => NewLane::EventDropped,
+            None => NewLane::NotWanted,
+        }
     }
 
     pub(crate) fn enable(&self, session: &SessionCore) {
-        lock(&self.state).enable(session);
+        let mut state = lock(&self.state);
+        if session.config.stack_walk == StackWalk::On {
+            // Relaxed, as the bits of the events: a thread that sees it late leaves a first stack out.
+            self.stack_slots.fetch_or(1 << session.slot, Ordering::Relaxed);
+        }
+        state.enable(session);
+    }
+
+    /// The slots whose sessions want stacks.
+    #[inline]
+    pub(crate) fn stack_slots(&self) -> u64 {
+        self.stack_slots.load(Ordering::Relaxed)
+    }
+
+    /// Whether this process was forked after the pipe was made: then it has the pipe's memory and none of its threads.
+    #[inline]
+    pub(crate) fn is_of_another_process(&self) -> bool {
+        diagport_sys::fork::generation() != self.fork_generation
     }
 
     pub(crate) fn announce(&self, session: &SessionCore) {
@@ -176,6 +217,7 @@ impl PipeInner {
 
     pub(crate) fn free(&self, session: &SessionCore, statistics: SessionStatistics) {
         let mut state = lock(&self.state);
+        self.stack_slots.fetch_and(!(1 << session.slot), Ordering::Relaxed);
         state.free(session);
         state.finished.add(statistics);
     }

@@ -14,6 +14,9 @@ mod sealed {
     pub trait Element: super::FieldValue {}
 }
 
+/// Memory of a thread's first payload.
+const FIRST_PAYLOAD_BYTES: usize = 256;
+
 /// A payload that is being encoded, in memory that the thread reuses.
 #[derive(Debug, Default)]
 pub struct PayloadBuffer {
@@ -36,30 +39,39 @@ impl PayloadBuffer {
         (!self.failed).then_some(self.bytes.as_slice())
     }
 
+    #[inline]
     fn put(&mut self, bytes: &[u8]) {
-        // A failed payload is not grown further, however long the value is.
-        if self.failed
-            || self.bytes.len() + bytes.len() > MAX_PAYLOAD_BYTES
-            || self.bytes.try_reserve(bytes.len()).is_err()
-        {
-            self.failed = true;
-            return;
+        // The capacity never exceeds the limit, so what fits it is allowed. What follows a failure is encoded in vain.
+        if bytes.len() <= self.bytes.capacity() - self.bytes.len() || self.grow(bytes.len()) {
+            self.bytes.extend_from_slice(bytes);
         }
-        self.bytes.extend_from_slice(bytes);
     }
 
     /// Two bytes a character and a terminator, at once.
+    #[inline]
     fn put_ascii(&mut self, text: &str) {
         let bytes = 2 * text.len() + 2;
-        if self.failed
-            || self.bytes.len() + bytes > MAX_PAYLOAD_BYTES
-            || self.bytes.try_reserve(bytes).is_err()
-        {
-            self.failed = true;
-            return;
+        if bytes <= self.bytes.capacity() - self.bytes.len() || self.grow(bytes) {
+            let at = self.bytes.len();
+            self.bytes.resize(at + bytes, 0);
+            for (unit, byte) in self.bytes[at..].as_chunks_mut::<2>().0.iter_mut().zip(text.bytes()) {
+                *unit = [byte, 0];
+            }
         }
-        self.bytes.extend(text.bytes().flat_map(|byte| [byte, 0]));
-        self.bytes.extend_from_slice(&[0, 0]);
+    }
+
+    /// Makes room for so many bytes more, if that is allowed and there is memory.
+    #[cold]
+    fn grow(&mut self, more: usize) -> bool {
+        let (length, capacity) = (self.bytes.len(), self.bytes.capacity());
+        // A failed payload is not grown further, however long the value is.
+        if self.failed || more > MAX_PAYLOAD_BYTES - length {
+            self.failed = true;
+            return false;
+        }
+        let wanted = (2 * capacity).clamp(FIRST_PAYLOAD_BYTES, MAX_PAYLOAD_BYTES).max(length + more);
+        self.failed = self.bytes.try_reserve_exact(wanted - length).is_err();
+        !self.failed
     }
 }
 

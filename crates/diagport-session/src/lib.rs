@@ -39,7 +39,7 @@
 //! no thread stays parked once a session is stopping; no panic of a callback or sink leaves this crate.
 //!
 //! What it does not do: know the IPC protocol or sockets (diagport-server turns a request into a [`SessionConfig`] and a
-//! socket into a [`Sink`]), walk stacks, or ship providers of its own. A process that forks must not write events in the child.
+//! socket into a [`Sink`]), turn stacks into names, or ship providers of its own. In a forked child all events are disabled: the drains stay in the parent.
 #![forbid(unsafe_code)]
 
 mod capture_ids;
@@ -65,6 +65,7 @@ mod sink;
 mod statistics;
 mod stream;
 mod thread_state;
+mod time_source;
 
 pub use clock::{Clock, MonotonicClock, TICK_FREQUENCY};
 pub use event::{DefineEventError, Event, EventContext, EventDefinition, WriteOutcome};
@@ -78,5 +79,5 @@ pub use session::{EndReason, Session, SessionEnd, SessionId, WaitFinished};
 pub use session_config::{
     BufferingMode, EventLevel, ProviderConfig, SessionConfig, SessionType, StackWalk, StartSessionError,
 };
-pub use sink::{FileSink, Sink};
+pub use sink::{CallbackSink, FileSink, Sink};
 pub use statistics::{PipeStatistics, SessionStatistics};

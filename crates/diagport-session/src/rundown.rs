@@ -65,7 +65,7 @@ impl RundownWriter<'_> {
             self.cut = Some(reason);
             return WriteOutcome::Dropped;
         }
-        let ticks = self.session.pipe.clock.ticks();
+        let ticks = self.session.pipe.time.ticks();
         self.stream.rundown_event(event.core.key, metadata, ticks, payload);
         WriteOutcome::Written
     }

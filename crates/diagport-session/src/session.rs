@@ -13,10 +13,12 @@ use crate::dispatcher::panic_text;
 use crate::drain;
 use crate::drain_signal::DrainSignal;
 use crate::event_pipe::PipeInner;
+use crate::guarded_sink::GuardedSink;
 use crate::lock::lock;
 use crate::session_config::SessionConfig;
 use crate::sink::Sink;
 use crate::statistics::SessionStatistics;
+use crate::time_source::Moment;
 
 /// Names a session within its process: not 0, not an address, never given twice.
 // spec: SES-LIFE-2
@@ -107,7 +109,7 @@ pub(crate) struct SessionCore {
     pub(crate) buffer: Arc<EventBuffer>,
     pub(crate) signal: Arc<DrainSignal>,
     /// Before any event of the session.
-    pub(crate) start_ticks: i64,
+    pub(crate) start: Moment,
     pub(crate) start_utc_millis: i64,
     /// Events that the sink has taken.
     pub(crate) delivered: AtomicU64,
@@ -174,7 +176,10 @@ impl Session {
             let mut life = lock(&self.core.life);
             if !matches!(life.phase, Phase::Created) {
                 drop(life);
-                sink.close();
+                // Foreign code, on the caller's thread.
+                if let Err(reason) = GuardedSink::new(sink).close() {
+                    tracing::error!(session = %self.core.id, ?reason, "the sink of a session that had ended panicked");
+                }
                 return;
             }
             life.phase = Phase::Started;
@@ -197,13 +202,8 @@ impl Session {
     /// Does not wait, but within one slice of its sink (50 ms) the drain notices.
     pub fn abort(&self, reason: impl Into<String>) {
         let reason = EndReason::Aborted(reason.into());
-        self.core.begin_stop(reason.clone());
-        // A stop that was under way does not end as one.
-        if let Some(stop) = lock(&self.core.stop).as_mut() {
-            stop.reason = reason;
-        }
-        self.core.cut.store(true, Ordering::Release);
-        self.core.signal.ring_now();
+        self.core.cut(&reason);
+        self.core.begin_stop(reason);
         self.core.finish_if_not_started();
     }
 
@@ -270,7 +270,7 @@ impl SessionCore {
         let chunk_bytes = budget_bytes - budget_bytes / 16;
         let reader: Arc<DrainSignal> = Arc::clone(&signal);
         // The ticks first: no event may be older than the start that the stream states.
-        let (start_ticks, start_utc_millis) = (pipe.clock.ticks(), pipe.clock.utc_unix_millis());
+        let (start, start_utc_millis) = (pipe.time.now(), pipe.time.utc_unix_millis());
         Self {
             id,
             slot,
@@ -278,7 +278,7 @@ impl SessionCore {
             config,
             pipe,
             signal,
-            start_ticks,
+            start,
             start_utc_millis,
             delivered: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
@@ -296,13 +296,21 @@ impl SessionCore {
         {
             let mut stop = lock(&self.stop);
             if stop.is_none() {
-                *stop = Some(StopRequest { reason, at_ticks: self.pipe.clock.ticks() });
+                *stop = Some(StopRequest { reason, at_ticks: self.pipe.time.ticks() });
             }
         }
         self.stopping.store(true, Ordering::Release);
         self.buffer.abort();
         self.pipe.disable(self);
         self.signal.ring_now();
+    }
+
+    /// Before `begin_stop`, so that a drain that sees the stop sees the cut; and a stop that was under way does not end as one.
+    fn cut(&self, reason: &EndReason) {
+        let mut stop = lock(&self.stop);
+        let at_ticks = stop.as_ref().map_or_else(|| self.pipe.time.ticks(), |stop| stop.at_ticks);
+        *stop = Some(StopRequest { reason: reason.clone(), at_ticks });
+        self.cut.store(true, Ordering::Release);
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

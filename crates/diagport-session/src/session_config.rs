@@ -92,16 +92,16 @@ impl ProviderConfig {
 /// Whether events of a session carry stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackWalk {
-    /// Stacks given with an event are left out.
+    /// Events have no stacks, also where one is given.
     Off,
-    /// Stacks given with an event are recorded.
+    /// Events have the stack that is given, else that of the writing thread, as far as its code keeps frame pointers.
     On,
 }
 
 /// What [`EventPipe::create_session`](crate::EventPipe::create_session) takes.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
-    /// Only the types with a drain can start today.
+    /// Only the types with a drain and `File` can start today.
     pub session_type: SessionType,
     /// What happens to an event that finds the budget used up.
     pub buffering_mode: BufferingMode,
@@ -167,7 +167,7 @@ impl SessionConfig {
         if !drained && self.buffering_mode == BufferingMode::Block {
             return Err(StartSessionError::BlockWithoutDrain(self.session_type));
         }
-        if !drained {
+        if !drained && self.session_type != SessionType::File {
             return Err(StartSessionError::UnsupportedType(self.session_type));
         }
         if self.budget_bytes == 0 {

@@ -1,5 +1,6 @@
 //! Where a session's stream goes.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -18,6 +19,39 @@ pub trait Sink: Send {
 
     /// Ends it: a complete stream was written, or the session was cut.
     fn close(self: Box<Self>);
+}
+
+/// A stream to a function of the program: it gets the bytes in pieces, each some whole blocks, on the session's drain thread.
+///
+/// While it runs nothing is drained, so it should be quick; an error ends the session, a panic too and hurts nobody else.
+pub struct CallbackSink<F> {
+    callback: F,
+}
+
+impl<F: FnMut(&[u8]) -> io::Result<()> + Send> CallbackSink<F> {
+    /// Calls `callback` with each piece.
+    #[must_use]
+    pub fn new(callback: F) -> Self {
+        Self { callback }
+    }
+}
+
+impl<F: FnMut(&[u8]) -> io::Result<()> + Send> Sink for CallbackSink<F> {
+    fn write(&mut self, bytes: &[u8], _wait: Duration) -> io::Result<usize> {
+        (self.callback)(bytes).map(|()| bytes.len())
+    }
+
+    fn peer_closed(&mut self) -> bool {
+        false
+    }
+
+    fn close(self: Box<Self>) {}
+}
+
+impl<F> fmt::Debug for CallbackSink<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallbackSink").finish_non_exhaustive()
+    }
 }
 
 /// A stream to a file.

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use diagport_buffer::StoredRecord;
 use diagport_nettrace::{
@@ -24,9 +24,9 @@ use crate::thread_state::os_thread_id;
 /// Stream bytes between two sequence points, about.
 const SEQUENCE_POINT_BYTES: u64 = 10 << 20;
 /// The largest piece that goes to the sink at once, unless one event alone is larger. Below the size of a block, and an event that
-/// gets a block of its own fills a piece: so a piece holds one event block, at its end, and a reader of a cut stream has all
+/// gets a block of its own is a piece of its own: so a piece holds one event block, at its end, and a reader of a cut stream has all
 /// events of a piece or none.
-const MAX_PIECE_BYTES: usize = LARGE_PAYLOAD_BYTES;
+const MAX_PIECE_BYTES: usize = 96 << 10;
 const MIN_PIECE_BYTES: usize = 4 << 10;
 /// The most an event takes besides its payload and frames.
 const EVENT_HEADER_BYTES: usize = 100;
@@ -34,6 +34,8 @@ const EVENT_HEADER_BYTES: usize = 100;
 const MAX_NAME_CHARS: usize = 256;
 /// How long one call of the sink may wait, and so how late a stop or an abort is noticed.
 const SLICE: Duration = Duration::from_millis(50);
+/// How long a call that takes nothing takes at least.
+const LEAST_WAIT: Duration = Duration::from_millis(1);
 
 /// Encoder, numbering and sink of one session.
 pub(crate) struct Stream {
@@ -79,7 +81,7 @@ impl Stream {
         let process = &session.pipe.process;
         let writer = Writer::new(&TraceInfo {
             start_utc: UtcTime::from_unix_millis(session.start_utc_millis),
-            sync_ticks: session.start_ticks,
+            sync_ticks: session.start.ticks,
             tick_frequency: TICK_FREQUENCY,
             pointer_size: size_of::<usize>() as u32,
             process_id: process.process_id,
@@ -93,8 +95,8 @@ impl Stream {
             metadata_ids: Vec::new(),
             info_metadata_id: 0,
             frames: Vec::new(),
-            last_ticks: session.start_ticks,
-            floor_ticks: session.start_ticks,
+            last_ticks: session.start.ticks,
+            floor_ticks: session.start.ticks,
         };
         // spec: SES-MEMORY-1
         let part = session.buffer.budget_bytes() / 32;
@@ -129,7 +131,7 @@ impl Stream {
             &mut payload,
         );
         let metadata_id = self.out.define(&process_info_metadata());
-        self.own_event(metadata_id, session.start_ticks, payload.payload().unwrap_or_default());
+        self.own_event(metadata_id, session.start.ticks, payload.payload().unwrap_or_default());
     }
 
     /// An event of the drain itself.
@@ -145,13 +147,19 @@ impl Stream {
     }
 
     /// An event of a producer.
-    pub(crate) fn record(&mut self, holding: &mut Holding, os_thread_id: u64, record: &StoredRecord<'_>) {
+    pub(crate) fn record(
+        &mut self,
+        holding: &mut Holding,
+        os_thread_id: u64,
+        record: &StoredRecord<'_>,
+        ticks: i64,
+    ) {
         let pipe = &self.session.pipe;
         let metadata_id =
             self.out.metadata_id(record.event_key, || pipe.event(record.event_key).metadata.clone());
         let thread_id = record.thread_id.unwrap_or(os_thread_id);
         let number = self.ids.event(holding, thread_id, &mut self.out);
-        self.out.stored_event(metadata_id, number, thread_id, record);
+        self.out.stored_event(metadata_id, number, thread_id, ticks, record);
         self.unsent_events += 1;
     }
 
@@ -183,9 +191,19 @@ impl Stream {
         let encoded = self.out.writer.encoded_bytes();
         // A definition may be large, and a block that is full of them would end the event block too: it begins a piece.
         let begins_piece = self.unsent_events > 0 && !self.out.is_defined(key);
-        encoded > 0 && encoded + bytes + EVENT_HEADER_BYTES > self.piece_bytes
+        // The writer has closed a block, or is about to: one more would be a second one in the piece.
+        let is_closed = !self.out.writer.output().is_empty() || bytes >= LARGE_PAYLOAD_BYTES;
+        encoded > 0 && (is_closed || encoded + bytes + EVENT_HEADER_BYTES > self.piece_bytes)
             || begins_piece
             || self.out.writer.stack_cache_bytes() > self.stack_cache_bytes
+    }
+
+    /// Sends the head of the stream and nothing else.
+    ///
+    /// # Errors
+    /// The stream is cut for this reason.
+    pub(crate) fn send_head(&mut self) -> Result<(), EndReason> {
+        self.send_output()
     }
 
     /// Sends all that is encoded, as whole blocks, and a sequence point if one is due.
@@ -244,12 +262,13 @@ impl Stream {
 /// Gives `bytes` to the sink in slices, as long as its reader makes progress.
 // spec: SES-STOP-3, SES-FAIL-1, SES-FAIL-2
 fn send_all(session: &SessionCore, sink: &mut GuardedSink, mut bytes: &[u8]) -> Result<(), EndReason> {
-    let clock = &session.pipe.clock;
+    let clock = &session.pipe.time;
     let mut progress_ticks = clock.ticks();
     while !bytes.is_empty() {
         if session.is_cut() {
             return Err(session.stop_request().map_or(EndReason::PeerClosed, |stop| stop.reason));
         }
+        let asked = Instant::now();
         let taken = match sink.write(bytes, SLICE)? {
             Ok(taken) => taken.min(bytes.len()),
             Err(error) => match error.kind() {
@@ -269,6 +288,8 @@ fn send_all(session: &SessionCore, sink: &mut GuardedSink, mut bytes: &[u8]) -> 
         if sink.peer_closed()? {
             return Err(EndReason::PeerClosed);
         }
+        // A sink that answers at once, against its contract, must not make this thread spin.
+        std::thread::sleep(LEAST_WAIT.saturating_sub(asked.elapsed()));
         if let Some(stop) = session.is_stopping().then(|| session.stop_request()).flatten() {
             if now - progress_ticks.max(stop.at_ticks) >= ticks_of(session.config.stop_grace) {
                 return Err(EndReason::StopGraceOver);
@@ -308,6 +329,7 @@ impl StreamOutput {
         metadata_id: u32,
         number: CaptureNumber,
         thread_id: u64,
+        ticks: i64,
         record: &StoredRecord<'_>,
     ) {
         self.frames.clear();
@@ -315,7 +337,7 @@ impl StreamOutput {
             let frames = record.stack_bytes.as_chunks::<8>().0;
             self.frames.extend(frames.iter().map(|frame| u64::from_le_bytes(*frame)));
         }
-        let row = self.row(metadata_id, number, thread_id, record.ticks, record.payload);
+        let row = self.row(metadata_id, number, thread_id, ticks, record.payload);
         self.writer.event(&EventRow {
             activity_id: record.activity_id,
             related_activity_id: record.related_activity_id,

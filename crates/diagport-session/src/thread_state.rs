@@ -4,10 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use diagport_buffer::{Lane, LaneWrite, Parking, ProducerThread, Record};
+use diagport_buffer::{Lane, LaneWrite, MAX_STACK_FRAMES, Parking, ProducerThread, Record};
 
 use crate::event::{EventContext, EventCore, WriteOutcome};
-use crate::event_pipe::PipeInner;
+use crate::event_pipe::{NewLane, PipeInner};
 use crate::field::PayloadBuffer;
 
 thread_local! {
@@ -16,8 +16,6 @@ thread_local! {
 }
 
 /// Dropped when its thread ends: then the sessions learn that nothing more comes from it.
-///
-/// A process that forks must not write events in the child before it executes another program: drains exist in the parent only.
 struct ThreadState {
     thread: Arc<ProducerThread>,
     lanes: Vec<CachedLane>,
@@ -50,9 +48,29 @@ pub(crate) fn os_thread_id() -> u64 {
     ID.try_with(|id| *id).unwrap_or(0)
 }
 
-/// Writes one event to all sessions that want it. `encode` makes its payload.
+/// Writes one event to all sessions that want it. `encode` makes its payload. A function of its own, so that the stack begins with its caller.
 #[inline(never)]
 pub(crate) fn write(
+    pipe: &PipeInner,
+    event: &EventCore,
+    context: &EventContext<'_>,
+    encode: impl FnOnce(&mut PayloadBuffer),
+) -> WriteOutcome {
+    // A forked child has no drains: nobody would ever read what it writes.
+    if pipe.is_of_another_process() {
+        return WriteOutcome::Disabled;
+    }
+    // spec: SES-STACK-1
+    if context.stack.is_empty() && pipe.stack_slots() & event.enabled_slots.load(Ordering::Relaxed) != 0 {
+        let mut frames = [0; MAX_STACK_FRAMES];
+        let count = diagport_sys::stack::capture(&mut frames);
+        return write_to_sessions(pipe, event, &EventContext { stack: &frames[..count], ..*context }, encode);
+    }
+    write_to_sessions(pipe, event, context, encode)
+}
+
+#[inline(always)]
+fn write_to_sessions(
     pipe: &PipeInner,
     event: &EventCore,
     context: &EventContext<'_>,
@@ -96,6 +114,8 @@ impl ThreadState {
             thread_id: context.thread_id,
             stack: context.stack,
         });
+        let without_stack = record.map(|record| Record { stack: &[], ..record });
+        let stack_slots = pipe.stack_slots();
         let mut outcome = WriteOutcome::Disabled;
         let mut pending = event.enabled_slots.load(Ordering::Relaxed);
         let mut first_try = true;
@@ -103,18 +123,23 @@ impl ThreadState {
             let guard = thread.enter();
             if first_try {
                 // Lanes come before the stamp: see `EventBuffer::add_lane`.
-                pending = find_lanes(lanes, pending, pipe, event, thread);
+                let found = find_lanes(lanes, pending, pipe, event, thread);
+                pending = found.slots;
+                if found.dropped {
+                    outcome = WriteOutcome::Dropped;
+                }
                 first_try = false;
             }
-            let ticks = pipe.clock.ticks();
+            let stamp = pipe.time.stamp();
             let mut blocked = 0;
             for cached in
                 lanes.iter().filter(|cached| cached.pipe_id == pipe.id && pending >> cached.slot & 1 == 1)
             {
                 let lane = &cached.lane;
-                let written = record
+                let walked = stack_slots >> cached.slot & 1 == 1;
+                let written = if walked { &record } else { &without_stack }
                     .as_ref()
-                    .map_or_else(|| lane.discard(&guard), |record| lane.write(&guard, ticks, record));
+                    .map_or_else(|| lane.discard(&guard), |record| lane.write(&guard, stamp, record));
                 match written {
                     LaneWrite::Written if outcome == WriteOutcome::Disabled => {
                         outcome = WriteOutcome::Written
@@ -134,30 +159,41 @@ impl ThreadState {
     }
 }
 
-/// Makes sure that `lanes` has an open lane for each wanted slot; returns the slots that have.
+struct FoundLanes {
+    /// Slots that have an open lane.
+    slots: u64,
+    /// A session made no lane and has counted the event as lost.
+    dropped: bool,
+}
+
+/// Makes sure, as far as may be, that `lanes` has an open lane for each wanted slot.
 fn find_lanes(
     lanes: &mut Vec<CachedLane>,
     wanted: u64,
     pipe: &PipeInner,
     event: &EventCore,
     thread: &Arc<ProducerThread>,
-) -> u64 {
+) -> FoundLanes {
     let mut open = 0;
     for cached in lanes.iter().filter(|cached| cached.pipe_id == pipe.id && !cached.lane.is_closed()) {
         open |= 1 << cached.slot;
     }
     let mut missing = wanted & !open;
     if missing == 0 {
-        return wanted;
+        return FoundLanes { slots: wanted, dropped: false };
     }
     lanes.retain(|cached| !cached.lane.is_closed());
-    let mut found = wanted & open;
+    let mut found = FoundLanes { slots: wanted & open, dropped: false };
     while missing != 0 {
         let slot = missing.trailing_zeros();
         missing &= missing - 1;
-        if let Some(lane) = pipe.add_lane(slot as usize, event, thread) {
-            lanes.push(CachedLane { pipe_id: pipe.id, slot, lane });
-            found |= 1 << slot;
+        match pipe.add_lane(slot as usize, event, thread) {
+            NewLane::Open(lane) => {
+                lanes.push(CachedLane { pipe_id: pipe.id, slot, lane });
+                found.slots |= 1 << slot;
+            }
+            NewLane::EventDropped => found.dropped = true,
+            NewLane::NotWanted => {}
         }
     }
     found
@@ -165,6 +201,7 @@ fn find_lanes(
 
 impl Drop for ThreadState {
     fn drop(&mut self) {
+        self.lanes.iter().for_each(|cached| cached.lane.buffer().thread_is_ending());
         self.thread.mark_dead();
         for cached in &self.lanes {
             cached.lane.buffer().thread_ended();

@@ -3,12 +3,12 @@
 
 mod support;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use diagport_session::{BufferingMode, EnableCause, EndReason, SessionConfig, WriteOutcome};
+use diagport_session::{BufferingMode, EnableCause, EndReason, EventPipe, SessionConfig, WriteOutcome};
 use support::*;
 
 // spec-test: SES-BLOCK-1
@@ -37,6 +37,7 @@ fn invariant_2_block_loses_nothing_at_a_tiny_budget() {
 
 /// A Block session whose buffer is full, and whose threads are parked.
 struct Parked {
+    pipe: EventPipe,
     session: diagport_session::Session,
     peer: MemoryPeer,
     threads: Vec<thread::JoinHandle<()>>,
@@ -65,7 +66,7 @@ fn parked(threads: usize, change: impl FnOnce(&mut SessionConfig)) -> Parked {
     if session.config().stall_limit.is_none() {
         until("all threads are parked", || session.waiting_count() == count);
     }
-    Parked { session, peer, threads }
+    Parked { pipe, session, peer, threads }
 }
 
 impl Parked {
@@ -123,6 +124,57 @@ fn invariant_5_an_abort_releases_parked_producers() {
     parked.released(EndReason::Aborted("no reply could be sent".into()));
 }
 
+/// The exit of the process: the pipe is shut down while a reader stands still.
+// spec-test: SES-STOP-1, SES-STOP-5
+#[test]
+fn invariant_5_a_shutdown_releases_parked_producers() {
+    let parked = parked(8, |_| {});
+    parked.pipe.shutdown(PATIENCE);
+    assert_eq!(parked.pipe.statistics().live_sessions, 0);
+    parked.released(EndReason::StopGraceOver);
+}
+
+/// Two connections ask for the same stop, and the reader vanishes meanwhile: one end, whoever comes first.
+// spec-test: SES-STOP-1, SES-FAIL-1
+#[test]
+fn invariant_5_stops_from_all_sides_release_parked_producers_once() {
+    for round in 0..8 {
+        let parked = parked(4, |_| {});
+        let begin = Barrier::new(3);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                let (session, begin) = (&parked.session, &begin);
+                scope.spawn(move || {
+                    begin.wait();
+                    session.request_stop();
+                    finish(session)
+                });
+            }
+            begin.wait();
+            parked.peer.set(if round % 2 == 0 { Peer::Closed } else { Peer::Reads });
+        });
+        assert_eq!(parked.pipe.statistics().live_sessions, 0);
+        assert_eq!((parked.session.waiting_count(), parked.session.held_bytes()), (0, 0));
+        let reason = finish(&parked.session).reason;
+        if reason == EndReason::Stopped {
+            account(&parked.peer, &finish(&parked.session));
+        } else {
+            assert_eq!(reason, EndReason::PeerClosed, "round {round}");
+        }
+        // The next session is not touched by any of that.
+        let (next, peer) = (block_session(&parked.pipe, 2_000), MemoryPeer::reading());
+        next.start(peer.sink());
+        let tick = tick(&parked.pipe);
+        (0..100).for_each(|index| assert_eq!(tick.write((index, -1, "next")), WriteOutcome::Written));
+        let (reading, _) = stop_and_account(&next, &peer);
+        assert!(reading.indexes()[&-1].iter().copied().eq(0..100));
+        // Those that the reader let go before the stop came went on, up to the end of the next session.
+        parked.threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let sums = parked.pipe.statistics();
+        assert_eq!(sums.emitted, sums.written + sums.dropped);
+    }
+}
+
 // spec-test: SES-STOP-4
 #[test]
 fn an_abort_ends_a_stop_that_a_stalled_reader_holds_up() {
@@ -152,6 +204,39 @@ fn invariant_4_a_parked_producer_goes_on_when_its_reader_does() {
     assert_eq!(end.reason, EndReason::Stopped);
     let reading = account(&parked.peer, &end);
     assert_eq!(reading.ticks().count() as u64, end.statistics.written);
+}
+
+/// An event that waits for one session and tries again is in the others once.
+// spec-test: SES-LOSS-1, SES-BLOCK-1
+#[test]
+fn invariant_1_a_wait_in_one_session_repeats_nothing_in_another() {
+    let (pipe, _) = pipe();
+    let tick = tick(&pipe);
+    let sessions = [
+        (block_session(&pipe, 600), MemoryPeer::reading()),
+        (drop_session(&pipe, 4 << 10), MemoryPeer::reading()),
+        (block_session(&pipe, 1 << 20), MemoryPeer::reading()),
+    ];
+    sessions.iter().for_each(|(session, peer)| session.start(peer.sink()));
+    thread::scope(|scope| {
+        for number in 0..3 {
+            let tick = &tick;
+            scope.spawn(move || {
+                (0..500).for_each(|index| {
+                    assert_ne!(tick.write((index, number, "text")), WriteOutcome::Disabled)
+                });
+            });
+        }
+    });
+    for (session, peer) in &sessions {
+        let (reading, end) = stop_and_account(session, peer);
+        assert_eq!(end.statistics.emitted, 1_500);
+        let is_block = session.config().buffering_mode == BufferingMode::Block;
+        assert!(!is_block || end.statistics.dropped == 0);
+        for indexes in reading.indexes().values() {
+            assert!(indexes.windows(2).all(|pair| pair[0] < pair[1]), "{indexes:?}");
+        }
+    }
 }
 
 // spec-test: SES-CALLBACK-4

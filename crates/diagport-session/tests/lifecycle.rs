@@ -3,7 +3,9 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use diagport_session::{
@@ -326,6 +328,50 @@ fn invariant_6_a_rundown_larger_than_the_budget_is_complete() {
     session.start(peer.sink());
     stop_and_account(&session, &peer);
     assert!(sessions.lock().unwrap().is_empty(), "keyword 0 asks for no rundown");
+}
+
+/// A budget that holds a handful of events, a reader that takes a little at a time, and another session whose producers write meanwhile: each event of
+/// the rundown arrives.
+// spec-test: SES-RUNDOWN-1
+#[test]
+fn invariant_6_a_rundown_is_complete_at_its_readers_pace() {
+    let (pipe, _) = pipe();
+    let tick = tick(&pipe);
+    let method = EventDefinition::new(144, "MethodDCEndVerbose").keywords(0x10);
+    let method = pipe.provider("Rundown").define::<(i64, String)>(method, ["index", "name"]).unwrap();
+    pipe.on_rundown(move |writer| {
+        let name = "a method with a name of some length";
+        (0..3_000).for_each(|index| assert_eq!(writer.write(&method, (index, name)), WriteOutcome::Written));
+    });
+    for mode in [BufferingMode::Block, BufferingMode::Drop] {
+        let other = block_session(&pipe, 4 << 10);
+        let other_peer = MemoryPeer::reading();
+        other.start(other_peer.sink());
+        let config = SessionConfig { rundown_keyword: 0x10, ..config(mode, 600) };
+        let (session, peer) =
+            (pipe.create_session(config).unwrap(), MemoryPeer::new(Peer::Crawls(500), None));
+        session.start(peer.sink());
+        peer.wait_for_start();
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    assert_ne!(tick.write((0, 0, "meanwhile")), WriteOutcome::Disabled);
+                }
+            });
+            session.request_stop();
+            finish(&session);
+            over.store(true, Ordering::Relaxed);
+        });
+        let end = finish(&session);
+        assert_eq!(end.reason, EndReason::Stopped);
+        let reading = account(&peer, &end);
+        let rundown = reading.events.iter().filter(|event| event.definition.event_id == 144);
+        let index = |payload: &[u8]| i64::from_le_bytes(payload[..8].try_into().unwrap());
+        assert!(rundown.map(|event| index(&event.payload)).eq(0..3_000), "{mode:?}");
+        let (_, end) = stop_and_account(&other, &other_peer);
+        assert_eq!(end.statistics.dropped, 0);
+    }
 }
 
 // spec-test: SES-RUNDOWN-1, SES-STOP-3

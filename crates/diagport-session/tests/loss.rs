@@ -4,10 +4,11 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::thread;
 
-use diagport_session::{EndReason, WriteOutcome};
+use diagport_session::{BufferingMode, EndReason, WriteOutcome};
 use support::*;
 
 // spec-test: SES-LOSS-1, SES-LOSS-2, SES-DRAIN-1
@@ -155,6 +156,74 @@ fn invariant_11_sessions_that_come_and_go_cost_the_others_nothing() {
     }
     let sums = pipe.statistics();
     assert_eq!((sums.live_sessions, sums.emitted), (0, sums.written + sums.dropped));
+}
+
+/// All slots but a few are taken by sessions that record, and in the others sessions come and go, and are refused.
+// spec-test: SES-LIFE-1, SES-LIFE-6
+#[test]
+fn invariant_11_sixty_sessions_lose_nothing_while_others_come_and_go() {
+    const LASTING: usize = 60;
+    const EVENTS: i64 = 400;
+    let (pipe, _) = pipe();
+    let tick = tick(&pipe);
+    let lasting: Vec<_> = (0..LASTING)
+        .map(|_| {
+            let (session, peer) = (block_session(&pipe, 16 << 10), MemoryPeer::reading());
+            session.start(peer.sink());
+            (session, peer)
+        })
+        .collect();
+    let over = AtomicBool::new(false);
+    let (mut ended, mut refused) = (0, 0);
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..2)
+            .map(|number| {
+                let tick = &tick;
+                scope.spawn(move || {
+                    (0..EVENTS).for_each(|index| {
+                        assert_ne!(tick.write((index, number, "x")), WriteOutcome::Disabled)
+                    });
+                })
+            })
+            .collect();
+        let (pipe, over) = (&pipe, &over);
+        let comers: Vec<_> = (0..3)
+            .map(|_| {
+                scope.spawn(move || {
+                    let (mut ended, mut refused) = (0, 0);
+                    while !over.load(Ordering::Relaxed) {
+                        // Two for each thread, of which there are four slots for all.
+                        let few = [(); 2].map(|()| pipe.create_session(config(BufferingMode::Drop, 4 << 10)));
+                        for session in few {
+                            let Ok(session) = session else {
+                                refused += 1;
+                                continue;
+                            };
+                            session.start(MemoryPeer::reading().sink());
+                            session.request_stop();
+                            ended += usize::from(finish(&session).reason == EndReason::Stopped);
+                        }
+                    }
+                    (ended, refused)
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        over.store(true, Ordering::Relaxed);
+        for comer in comers {
+            let (some_ended, some_refused) = comer.join().unwrap();
+            (ended, refused) = (ended + some_ended, refused + some_refused);
+        }
+    });
+    println!("{ended} sessions came and went, {refused} were refused");
+    for (session, peer) in lasting {
+        session.request_stop();
+        assert_eq!(finish(&session).statistics.dropped, 0);
+        let indexes = read(&peer.bytes()).indexes();
+        assert_eq!(indexes.len(), 2);
+        assert!(indexes.values().all(|indexes| indexes.iter().copied().eq(0..EVENTS)));
+    }
+    assert_eq!(pipe.statistics().live_sessions, 0);
 }
 
 // spec-test: SES-FAIL-3

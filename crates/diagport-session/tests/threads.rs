@@ -126,3 +126,113 @@ fn invariant_1_events_of_a_thread_that_is_being_torn_down_count() {
         assert_eq!(event.payload[8..16], event.thread_id.to_le_bytes());
     }
 }
+
+thread_local! {
+    static LONG_GOODBYE: RefCell<Option<LongGoodbye>> = const { RefCell::new(None) };
+}
+
+struct LongGoodbye(Tick);
+
+impl Drop for LongGoodbye {
+    fn drop(&mut self) {
+        // Far more than the budget: it has to wait for the drain, as any thread.
+        (0..500)
+            .for_each(|index| assert_eq!(self.0.write((index, thread_id(), "bye")), WriteOutcome::Written));
+    }
+}
+
+/// A destructor of a thread may have to wait for capacity like the thread itself.
+// spec-test: SES-THREAD-2, SES-BLOCK-1
+#[test]
+fn invariant_2_a_thread_that_is_being_torn_down_loses_nothing_in_block_mode() {
+    let (pipe, _) = pipe();
+    let tick = tick(&pipe);
+    let (session, peer) = (block_session(&pipe, 4 << 10), MemoryPeer::reading());
+    session.start(peer.sink());
+    let threads = (0..8).map(|number| {
+        let tick = tick.clone();
+        thread::spawn(move || {
+            // Destructors run in one order or the other; both are tried.
+            if number % 2 == 0 {
+                tick.write((-1, thread_id(), "hello"));
+            }
+            LONG_GOODBYE.set(Some(LongGoodbye(tick.clone())));
+            tick.write((-1, thread_id(), "hello"));
+        })
+    });
+    threads.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
+    let (reading, end) = stop_and_account(&session, &peer);
+    assert_eq!((end.statistics.written, end.statistics.dropped), (8 * 501 + 4, 0));
+    for (thread, indexes) in reading.indexes() {
+        assert!(
+            indexes.iter().copied().filter(|index| *index >= 0).eq(0..500),
+            "thread {thread}: {indexes:?}"
+        );
+    }
+}
+
+/// The kernel's own way to say which id comes next, for programs that restore processes; root may write it.
+#[cfg(target_os = "linux")]
+const LAST_ID: &str = "/proc/sys/kernel/ns_last_pid";
+
+/// Threads one after the other that all have the same id of the system, each with losses: the account of that id is the sum, and numbers
+/// never fall (`read` looks at all of them).
+// spec-test: SES-LOSS-2, SES-NUM-5, SES-THREAD-3
+#[test]
+#[cfg(target_os = "linux")]
+fn invariant_9_numbers_are_right_when_ids_of_the_system_come_back() {
+    use std::io::Write as _;
+    const LIVES: u64 = 8;
+    for block in [false, true] {
+        let (pipe, _) = pipe();
+        let tick = tick(&pipe);
+        let session = if block { block_session(&pipe, 2_000) } else { drop_session(&pipe, 2_000) };
+        let peer = MemoryPeer::reading();
+        session.start(peer.sink());
+        let live = |life: i64| {
+            let counts =
+                (0..200).map(|index| tick.write((index, life, "some text"))).fold((0, 0), |sum, outcome| {
+                    (
+                        sum.0 + u64::from(outcome == WriteOutcome::Written),
+                        sum.1 + u64::from(outcome == WriteOutcome::Dropped),
+                    )
+                });
+            (thread_id() as u64, counts)
+        };
+        let (wanted, mut counts) = thread::scope(|scope| scope.spawn(|| live(0)).join().unwrap());
+        let (mut lives, mut others) = (1, BTreeMap::<u64, u64>::new());
+        for _ in 0..200 {
+            if lives == LIVES {
+                break;
+            }
+            let asked = std::fs::OpenOptions::new().write(true).open(LAST_ID);
+            if asked.and_then(|mut file| write!(file, "{}", wanted - 1)).is_err() {
+                // Past the capture of the harness, like the skips of other tests.
+                writeln!(
+                    std::io::stderr(),
+                    "skipped: ids of the system that come back: only root can ask for one"
+                )
+                .unwrap();
+                break;
+            }
+            // Whoever else starts a thread just now may get the id.
+            let (id, (written, dropped)) =
+                thread::scope(|scope| scope.spawn(|| live(lives as i64)).join().unwrap());
+            if id == wanted {
+                lives += 1;
+                counts = (counts.0 + written, counts.1 + dropped);
+            } else {
+                *others.entry(id).or_default() += dropped;
+            }
+        }
+        let (reading, end) = stop_and_account(&session, &peer);
+        let received = reading.ticks().filter(|event| event.thread_id == wanted).count() as u64;
+        let lost = reading.lost_by_thread.get(&wanted).copied().unwrap_or(0);
+        println!("block {block}: {lives} lives of thread {wanted}: {received} received, {lost} lost");
+        assert_eq!((received, lost), counts, "block {block}: received and lost of the id in {lives} lives");
+        for (id, dropped) in others {
+            assert_eq!(reading.lost_by_thread.get(&id).copied().unwrap_or(0), dropped, "thread {id}");
+        }
+        assert!(!block || end.statistics.dropped == 0);
+    }
+}

@@ -11,6 +11,7 @@ use diagport_transport::IpcStream;
 use tokio::time::timeout;
 
 use super::socket_sink::SocketSink;
+use crate::SessionFeature;
 use crate::answer::{Answer, answer_and_close, send_reply};
 use crate::shared::Shared;
 
@@ -76,7 +77,8 @@ async fn start_session(shared: &Arc<Shared>, mut stream: IpcStream, config: sess
     shared.sessions.add(shared, &created);
     shared.counters.succeeded_requests.add_one();
     shared.counters.started_sessions.add_one();
-    created.start(Box::new(SocketSink::new(stream.into_blocking())));
+    let budget_bytes = created.config().budget_bytes;
+    created.start(Box::new(SocketSink::new(stream.into_blocking(), budget_bytes)));
 }
 
 /// A session that is created but never started would hold its slot for ever.
@@ -111,13 +113,28 @@ fn session_config(
         },
         budget_bytes,
         providers: request.providers.iter().map(provider_config).collect(),
-        rundown_keyword: request.rundown_keyword,
-        stack_walk: match stack_walk {
-            StackWalk::Off => session::StackWalk::Off,
-            StackWalk::On => session::StackWalk::On,
+        rundown_keyword: rundown_keyword(shared, request.rundown_keyword),
+        // spec: START-ALL-2
+        stack_walk: match (stack_walk, shared.stack_walk) {
+            (StackWalk::On, SessionFeature::AsRequested) => session::StackWalk::On,
+            (StackWalk::Off, _) | (_, SessionFeature::Off) => session::StackWalk::Off,
         },
         stall_limit: shared.limits.stall,
         stop_grace: shared.limits.stop_grace,
+    }
+}
+
+// spec: START-ALL-1
+fn rundown_keyword(shared: &Shared, requested: u64) -> u64 {
+    match shared.rundown {
+        SessionFeature::AsRequested => requested,
+        SessionFeature::Off if requested == 0 => 0,
+        SessionFeature::Off => {
+            tracing::warn!(
+                "a session gets no rundown although its client requests one: EventPipeRundown is 0"
+            );
+            0
+        }
     }
 }
 

@@ -9,6 +9,9 @@ use diagport_transport::BlockingStream;
 /// Unread bytes of the peer that are thrown away at the end, so that it reads an end and no reset.
 const DISCARD_BYTES: usize = 256 * 1024;
 
+/// What the system may hold for a reader that is as fast as we are: more is no faster.
+const MAX_UNREAD_BYTES: usize = 1 << 20;
+
 /// Used by the session's drain thread alone; no lock of the server is held while it writes.
 #[derive(Debug)]
 pub(super) struct SocketSink {
@@ -16,7 +19,10 @@ pub(super) struct SocketSink {
 }
 
 impl SocketSink {
-    pub(super) const fn new(stream: BlockingStream) -> Self {
+    /// For a session with so many bytes of buffers.
+    pub(super) fn new(stream: BlockingStream, budget_bytes: u64) -> Self {
+        let part = usize::try_from(budget_bytes / 4).unwrap_or(usize::MAX);
+        stream.widen(part.min(MAX_UNREAD_BYTES));
         Self { stream }
     }
 }

@@ -21,6 +21,17 @@ impl BlockingStream {
         Self { socket }
     }
 
+    /// Lets the system hold about so many bytes that the peer has not read, if it would hold less: then a fast writer and a fast reader wait for each
+    /// other less often. The system may give less.
+    pub fn widen(&self, bytes: usize) {
+        let enough =
+            rustix::net::sockopt::socket_send_buffer_size(&self.socket).is_ok_and(|has| has >= bytes);
+        if !enough {
+            // What it does not give is only slower.
+            let _ = rustix::net::sockopt::set_socket_send_buffer_size(&self.socket, bytes);
+        }
+    }
+
     /// Writes what the peer's buffer takes, waiting at most `wait` for room for the first byte.
     ///
     /// Returns the bytes taken; `Ok(0)`: there was no room all that time. No SIGPIPE, whatever the process's disposition.
