@@ -9,31 +9,27 @@
 
 #![expect(clippy::print_stderr, reason = "an example talks to its reader")]
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use diagport_server::{OwnProcess, ServerBuilder};
-use diagport_session::{EventDefinition, EventLevel, EventPipe, ProcessDescription};
+use diagport::{Diagnostics, EventDefinition, EventLevel};
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> anyhow::Result<()> {
-    let pipe = EventPipe::new(ProcessDescription::of_this_process());
+    // A port makes the program visible to tools. DOTNET_DiagnosticPorts, DOTNET_EnableEventPipe and the like are honoured.
+    let diagnostics = Diagnostics::builder().start()?;
+    for reason in diagnostics.server().unusable_ports() {
+        eprintln!("no port: {reason}");
+    }
 
-    // Events are defined once, with the names and types of their fields...
-    let provider = pipe.provider("My-Service");
+    // Events are defined once, with the names and types of their fields.
+    let provider = diagnostics.pipe().provider("My-Service");
     let served = provider.define::<(String, i64)>(
         EventDefinition::new(1, "RequestServed").keywords(1).level(EventLevel::Informational),
         ["path", "microseconds"],
     )?;
     provider.on_enable_change(|change| eprintln!("recording: {change:?}"));
 
-    // ...and a port makes them visible to tools. DOTNET_DiagnosticPorts and the like are honoured.
-    let host = Arc::new(OwnProcess::new());
-    let server = ServerBuilder::from_environment(pipe, host, |name| std::env::var(name).ok()).start()?;
-    for reason in server.unusable_ports() {
-        eprintln!("no port: {reason}");
-    }
-    server.wait_resumed().await;
+    diagnostics.wait_resumed().await;
     eprintln!("process {} is ready for tools", std::process::id());
 
     let mut requests = tokio::time::interval(Duration::from_millis(10));
@@ -49,7 +45,7 @@ async fn main() -> anyhow::Result<()> {
         }
     }
     // Streams end in order, the socket file goes away.
-    server.shutdown(Duration::from_secs(5)).await;
+    diagnostics.shutdown(Duration::from_secs(5)).await;
     Ok(())
 }
 

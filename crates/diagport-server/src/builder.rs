@@ -31,6 +31,15 @@ pub enum DefaultPort {
     Off,
 }
 
+/// Something that a client may request of its session, and that a process may leave out of all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionFeature {
+    /// As the client says.
+    AsRequested,
+    /// Left out, whatever the client says.
+    Off,
+}
+
 /// Why no server could be started. A port that cannot be opened is no reason: see
 /// [`ServerHandle::unusable_ports`].
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +64,8 @@ pub struct ServerBuilder {
     limits: Limits,
     access: PortAccess,
     notice: Arc<dyn PauseNotice>,
+    rundown: SessionFeature,
+    stack_walk: SessionFeature,
 }
 
 impl std::fmt::Debug for ServerBuilder {
@@ -89,13 +100,16 @@ impl ServerBuilder {
             limits: Limits::default(),
             access: PortAccess::OwnerOnly,
             notice: Arc::new(StandardErrorNotice),
+            rundown: SessionFeature::AsRequested,
+            stack_walk: SessionFeature::AsRequested,
         }
     }
 
     /// As [`new`](Self::new), with ports and suspension as environment variables say: `DOTNET_DiagnosticPorts`,
     /// `DOTNET_DefaultDiagnosticPortSuspend`, and none at all where `DOTNET_EnableDiagnostics` or
     /// `DOTNET_EnableDiagnostics_IPC` is 0. `COMPlus_` spellings count where the `DOTNET_` one is not set; `TMPDIR`
-    /// names the folder.
+    /// names the folder. `DOTNET_EventPipeRundown` and `DOTNET_EventPipeEnableStackwalk`, where 0, turn [`rundown`](Self::rundown) and
+    /// [`stack_walk`](Self::stack_walk) off.
     ///
     /// `lookup` returns a variable's value; programs pass `|name| std::env::var(name).ok()`.
     // spec: SRV-ENV-3
@@ -116,7 +130,7 @@ impl ServerBuilder {
         builder.ports = settings.ports;
         builder.ports_text = Some(settings.ports_text);
         builder.default_port_suspend = Some(settings.default_port_suspend);
-        builder
+        builder.rundown(settings.rundown).stack_walk(settings.stack_walk)
     }
 
     /// Whether there is a default port, and whether it suspends startup.
@@ -157,6 +171,18 @@ impl ServerBuilder {
         self
     }
 
+    /// Whether sessions of clients end with the rundown they request. A request that is not followed is told of in the log.
+    pub const fn rundown(mut self, rundown: SessionFeature) -> Self {
+        self.rundown = rundown;
+        self
+    }
+
+    /// Whether sessions of clients have the stacks they request.
+    pub const fn stack_walk(mut self, stack_walk: SessionFeature) -> Self {
+        self.stack_walk = stack_walk;
+        self
+    }
+
     /// Where the operator is told of a paused startup and of unusable ports, instead of standard error.
     pub fn pause_notice(mut self, notice: Arc<dyn PauseNotice>) -> Self {
         self.notice = notice;
@@ -191,6 +217,8 @@ impl ServerBuilder {
             notice: self.notice,
             limits: self.limits,
             access: self.access,
+            rundown: self.rundown,
+            stack_walk: self.stack_walk,
             cookie: RuntimeCookie::from_bytes(uuid::Uuid::new_v4().to_bytes_le()),
             process_id: self.name.process_id.into(),
             gate: SuspendGate::new(opened.pending),

@@ -69,11 +69,12 @@ mod shared;
 mod statistics;
 mod suspend_gate;
 
-pub use builder::{DefaultPort, ServerBuilder, StartError};
+pub use builder::{DefaultPort, ServerBuilder, SessionFeature, StartError};
 pub use environment_table::EnvironmentTable;
 pub use host::{EnvironmentChange, Host, HostError, HostIdentity, PerfMapKind};
 pub use limits::Limits;
 pub use own_process::OwnProcess;
 pub use pause_notice::{PauseMessage, PauseNotice, StandardErrorNotice};
 pub use server_handle::{ServerHandle, Shutdown};
+pub use settings::{setting, setting_number};
 pub use statistics::ServerStatistics;

@@ -1,6 +1,25 @@
-//! The environment variables that configure a server.
+//! The environment variables that configure a server, and how any setting of a runtime is read.
 
 use diagport_codec::{PortSpec, parse_diagnostic_ports};
+
+use crate::SessionFeature;
+
+/// The value of a runtime's setting: that of `DOTNET_NAME`, or where that is not set at all that of `COMPlus_NAME`.
+// spec: SRV-ENV-2
+pub fn setting<T>(lookup: impl Fn(&str) -> Option<T>, name: &str) -> Option<T> {
+    lookup(&format!("DOTNET_{name}")).or_else(|| lookup(&format!("COMPlus_{name}")))
+}
+
+/// The number that the text of a runtime's setting says: hexadecimal, `0x` or not; what follows the digits is ignored. No digits, or more
+/// than 32 bits: no number.
+// spec: SRV-ENV-1
+#[must_use]
+pub fn setting_number(text: &str) -> Option<u32> {
+    let text = text.trim_start();
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
+    let end = digits.find(|letter: char| !letter.is_ascii_hexdigit()).unwrap_or(digits.len());
+    u32::from_str_radix(&digits[..end], 16).ok()
+}
 
 /// What the environment says about diagnostics.
 // spec: SRV-ENV-1, SRV-ENV-2
@@ -12,36 +31,36 @@ pub(crate) struct Settings {
     pub(crate) ports: Vec<PortSpec>,
     /// 0, or what makes the default port suspend.
     pub(crate) default_port_suspend: u32,
+    pub(crate) rundown: SessionFeature,
+    pub(crate) stack_walk: SessionFeature,
 }
 
 impl Settings {
-    /// Reads every setting as `DOTNET_NAME`, or where that is not set at all as `COMPlus_NAME`.
     pub(crate) fn read(lookup: impl Fn(&str) -> Option<String>) -> Self {
-        let value =
-            |name: &str| lookup(&format!("DOTNET_{name}")).or_else(|| lookup(&format!("COMPlus_{name}")));
+        let value = |name: &str| setting(&lookup, name);
         let number =
-            |name: &str, default: u32| value(name).and_then(|text| parse_number(&text)).unwrap_or(default);
+            |name: &str, default: u32| value(name).and_then(|text| setting_number(&text)).unwrap_or(default);
+        // spec: START-ALL-1, START-ALL-2
+        let feature = |name: &str| match number(name, 1) {
+            0 => SessionFeature::Off,
+            _ => SessionFeature::AsRequested,
+        };
         let ports_text = value("DiagnosticPorts").unwrap_or_default();
         Self {
             is_enabled: number("EnableDiagnostics", 1) != 0 && number("EnableDiagnostics_IPC", 1) != 0,
             ports: parse_diagnostic_ports(&ports_text),
             ports_text,
             default_port_suspend: number("DefaultDiagnosticPortSuspend", 0),
+            rundown: feature("EventPipeRundown"),
+            stack_walk: feature("EventPipeEnableStackwalk"),
         }
     }
 }
 
-/// Numbers of settings are hexadecimal, `0x` or not; what follows the digits is ignored. No digits: no number.
-fn parse_number(text: &str) -> Option<u32> {
-    let text = text.trim_start();
-    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
-    let end = digits.find(|letter: char| !letter.is_ascii_hexdigit()).unwrap_or(digits.len());
-    u32::from_str_radix(&digits[..end], 16).ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Settings, parse_number};
+    use super::{Settings, setting_number};
+    use crate::SessionFeature;
 
     fn read(pairs: &[(&str, &str)]) -> Settings {
         Settings::read(|name| {
@@ -52,7 +71,8 @@ mod tests {
     // spec-test: SRV-ENV-1
     #[test]
     fn numbers_are_hexadecimal() {
-        let check = |text: &str, expected: Option<u32>| assert_eq!(parse_number(text), expected, "{text:?}");
+        let check =
+            |text: &str, expected: Option<u32>| assert_eq!(setting_number(text), expected, "{text:?}");
         check("40", Some(64));
         check("0x1F", Some(31));
         check("00", Some(0));
@@ -80,6 +100,23 @@ mod tests {
         check(&[("COMPlus_EnableDiagnostics", "0")], false);
         check(&[("COMPlus_EnableDiagnostics", "0"), ("DOTNET_EnableDiagnostics", "1")], true);
         check(&[("dotnet_enablediagnostics", "0")], true);
+    }
+
+    // spec-test: START-ALL-1, START-ALL-2
+    #[test]
+    fn features_of_sessions() {
+        let check = |pairs: &[(&str, &str)], rundown: SessionFeature, stack_walk: SessionFeature| {
+            let settings = read(pairs);
+            assert_eq!((settings.rundown, settings.stack_walk), (rundown, stack_walk), "{pairs:?}");
+        };
+        let (on, off) = (SessionFeature::AsRequested, SessionFeature::Off);
+        check(&[], on, on);
+        check(&[("DOTNET_EventPipeRundown", "0")], off, on);
+        check(&[("COMPlus_EventPipeRundown", "0")], off, on);
+        check(&[("DOTNET_EventPipeRundown", "1"), ("COMPlus_EventPipeRundown", "0")], on, on);
+        check(&[("DOTNET_EventPipeRundown", "no")], on, on);
+        check(&[("DOTNET_EventPipeEnableStackwalk", "00")], on, off);
+        check(&[("DOTNET_EventPipeEnableStackwalk", "")], on, on);
     }
 
     #[test]

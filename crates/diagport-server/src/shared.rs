@@ -15,7 +15,7 @@ use crate::half_open::HalfOpen;
 use crate::live_sessions::LiveSessions;
 use crate::statistics::Counters;
 use crate::suspend_gate::SuspendGate;
-use crate::{Host, Limits, PauseNotice};
+use crate::{Host, Limits, PauseNotice, SessionFeature};
 
 pub(crate) struct Shared {
     pub(crate) pipe: EventPipe,
@@ -23,6 +23,8 @@ pub(crate) struct Shared {
     pub(crate) notice: Arc<dyn PauseNotice>,
     pub(crate) limits: Limits,
     pub(crate) access: PortAccess,
+    pub(crate) rundown: SessionFeature,
+    pub(crate) stack_walk: SessionFeature,
     pub(crate) cookie: RuntimeCookie,
     /// What Advertise says.
     pub(crate) process_id: u64,

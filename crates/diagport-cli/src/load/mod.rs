@@ -5,13 +5,11 @@ mod peer_load;
 mod script;
 
 use std::io::{self, BufRead};
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use diagport_server::{OwnProcess, ServerBuilder};
-use diagport_session::{EventPipe, ProcessDescription};
+use diagport::{Diagnostics, EventPipe, ProcessDescription};
 use tokio::sync::oneshot;
 
 use self::peer_load::PeerLoad;
@@ -24,11 +22,14 @@ use crate::trace::StopTriggers;
 // spec: SRV-SHUTDOWN-1
 const SHUTDOWN_DEADLINE: Duration = Duration::from_millis(3_800);
 
+/// For the end in order after `exit`: a startup session without streaming writes its whole file then.
+const EXIT_DEADLINE: Duration = Duration::from_secs(60);
+
 /// Be a scripted target: a process with a diagnostic port, told what to emit on standard input
 ///
 /// Prints `ready PID` once startup is not suspended (any more), then reads one command a line: `burst THREADS EVENTS`, `churn THREADS EVENTS`,
 /// `tick HZ SECONDS`, `activity COUNT`, `sessions`, `exit`. Each is answered by one line. At the end of standard input the process stays until it is
-/// killed.
+/// killed. The variables DOTNET_EnableEventPipe and DOTNET_EventPipe... make it record from its start on, as they do for .NET programs.
 #[derive(Debug, Args)]
 pub(crate) struct LoadCommand {}
 
@@ -37,26 +38,28 @@ impl LoadCommand {
         let pipe = EventPipe::new(ProcessDescription::of_this_process());
         let events =
             PeerLoad::register(&pipe).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-        let environment = |name: &str| std::env::var(name).ok();
-        let server = ServerBuilder::from_environment(pipe.clone(), Arc::new(OwnProcess::new()), environment)
+        let diagnostics = Diagnostics::builder()
+            .pipe(pipe.clone())
             .start()
             .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
         let mut signals = StopTriggers::install()?;
+        let script = async {
+            let outcome = serve_script(&diagnostics, pipe, events).await;
+            diagnostics.shutdown(EXIT_DEADLINE).await;
+            outcome
+        };
         let outcome = tokio::select! {
-            outcome = serve_script(&server, pipe, events) => outcome,
+            outcome = script => outcome,
             _ = signals.next() => Ok(()),
         };
-        server.shutdown(SHUTDOWN_DEADLINE).await;
+        // After a script's own end nothing is left to do.
+        diagnostics.shutdown(SHUTDOWN_DEADLINE).await;
         outcome
     }
 }
 
-async fn serve_script(
-    server: &diagport_server::ServerHandle,
-    pipe: EventPipe,
-    events: PeerLoad,
-) -> Result<(), Failure> {
-    server.wait_resumed().await;
+async fn serve_script(diagnostics: &Diagnostics, pipe: EventPipe, events: PeerLoad) -> Result<(), Failure> {
+    diagnostics.wait_resumed().await;
     console::result_line(&format!("ready {}", std::process::id()));
     let (tell_end, end) = oneshot::channel();
     // A thread of its own: a Block session may park it, and reading standard input cannot be given up.
