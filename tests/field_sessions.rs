@@ -216,7 +216,7 @@ fn check_stream(session: Draining, ticks: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// T08: malformed requests; each its code, the end of the connection, and a target that lives. `cargo xtask asan` runs it too.
+/// T08: malformed requests; each its code, the end of the connection, and a target that lives. `cargo xtask sanitize address` runs it too.
 // spec-test: ERR-MAP-1, IPC-FIELD-2, SRV-CLOSE-1
 #[test]
 fn malformed_battery() -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: what is promised in seconds and milliseconds, measured on the release binary.
+//! `cargo xtask bench`: every bound that is a figure, measured on the release binary, beside .NET and LTTng where they are.
 //!
 //! The measuring is the benchmark `promises` of the tests package; this builds the product first, so that no build runs beside a measurement.
 
