@@ -6,12 +6,11 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use support::load::LoadSetup;
 use support::port::Conversation;
 use support::requests::{PROCESS_INFO, message};
 use support::{HANG, temp_folder};
 
-use crate::case::{Bound, Case, Comparison, Figure, Measure, Reading, Side, quantile};
+use crate::case::{Bound, Case, Figure, Measure, Peer, Reading, Side, quantile};
 use crate::options::Options;
 
 const ADVERTISE_BYTES: usize = 34;
@@ -21,7 +20,7 @@ const APART: Duration = Duration::from_millis(5);
 pub(crate) fn case(options: &Options) -> Case {
     let count = options.scale(100, 20);
     let figures = vec![
-        Figure::time("from the request to the next Advertise, p50", Bound::NotSlowerThanPeer),
+        Figure::time("from the request to the next Advertise, p50", Bound::Nothing).aim(Bound::NOT_SLOWER),
         Figure::time("from the request to the next Advertise, max", Bound::Nothing),
         Figure::time("the same, request upon request (ours is paced), p50", Bound::Nothing),
     ];
@@ -30,7 +29,7 @@ pub(crate) fn case(options: &Options) -> Case {
         let path = folder.path().join("monitor");
         let arrivals = arrivals(UnixListener::bind(&path)?);
         let setting = format!("{},connect,nosuspend", path.display());
-        let load = LoadSetup::new(side.target()).env("DOTNET_DiagnosticPorts", setting).start()?;
+        let load = side.setup()?.env("DOTNET_DiagnosticPorts", setting).start()?;
         let (mut current, _) = arrivals.recv_timeout(HANG).context("no Advertise")?;
         let mut once = move || -> anyhow::Result<Duration> {
             let _ = (&load, &folder);
@@ -63,7 +62,7 @@ pub(crate) fn case(options: &Options) -> Case {
         name: "connect port, one connection consumed",
         figures,
         rounds: options.scale(5, 1),
-        comparison: Comparison::SideBySide,
+        peer: Some(Peer::Dotnet),
         prepare: Box::new(prepare),
     }
 }

@@ -8,7 +8,7 @@ use support::HANG;
 use support::port::Conversation;
 use support::requests::{Collect, PROCESS_INFO, message};
 
-use crate::case::{Bound, Case, Comparison, Figure, Measure, Reading, Side, await_enabled, quantile};
+use crate::case::{Bound, Case, Figure, Measure, Peer, Reading, Side, await_enabled, quantile};
 use crate::options::Options;
 use crate::plain_client::{PlainClient, Session};
 use crate::requests::INFO_PROMISE;
@@ -32,14 +32,14 @@ pub(crate) fn case(options: &Options) -> Case {
     let prepare = |side: Side| -> anyhow::Result<Measure> {
         Ok(match side {
             Side::Ours => Box::new(ours),
-            Side::Peer => Box::new(peer),
+            Side::Peer(_) => Box::new(peer),
         })
     };
     Case {
         name: "255 silent, 64 half-sent, one unread Block session",
         figures,
         rounds: options.scale(5, 1),
-        comparison: Comparison::SideBySide,
+        peer: Some(Peer::Dotnet),
         prepare: Box::new(prepare),
     }
 }
@@ -91,7 +91,7 @@ fn ours() -> anyhow::Result<Vec<Reading>> {
 
 /// One half-sent header is enough there: everybody else waits for it.
 fn peer() -> anyhow::Result<Vec<Reading>> {
-    let load = Side::Peer.start()?;
+    let load = Side::Peer(Peer::Dotnet).start()?;
     let port = load.port()?;
     let mut half_sent = port.connect()?;
     half_sent.send(&message(PROCESS_INFO, &[])[..10])?;

@@ -9,7 +9,7 @@ use support::port::Reply;
 use support::requests::{BAD_ENCODING, PROCESS_INFO, message};
 use support::{HANG, temp_folder};
 
-use crate::case::{Bound, Case, Comparison, Figure, Measure, Reading, Side, quantile};
+use crate::case::{Bound, Case, Figure, Measure, Reading, Side, quantile};
 use crate::options::Options;
 use crate::stuck_reader::stuck_session;
 
@@ -46,13 +46,7 @@ pub(crate) fn case(options: &Options) -> Case {
         };
         Ok(Box::new(measure) as Measure)
     };
-    Case {
-        name: "deadlines",
-        figures,
-        rounds: 1,
-        comparison: Comparison::OursAlone,
-        prepare: Box::new(prepare),
-    }
+    Case { name: "deadlines", figures, rounds: 1, peer: None, prepare: Box::new(prepare) }
 }
 
 fn half_sent() -> anyhow::Result<Reading> {

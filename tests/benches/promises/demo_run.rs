@@ -5,7 +5,7 @@ use support::background::run;
 use support::binary::diagport_command;
 use support::{HANG, temp_folder};
 
-use crate::case::{Bound, Case, Comparison, Figure, Measure, Side};
+use crate::case::{Bound, Case, Figure, Measure, Side};
 use crate::options::Options;
 
 const PROMISE: f64 = 60.0;
@@ -26,7 +26,7 @@ pub(crate) fn case(options: &Options) -> Case {
         name: "demo",
         figures: vec![Figure::time("wall", Bound::AtMost(PROMISE))],
         rounds: options.scale(3, 1),
-        comparison: Comparison::OursAlone,
+        peer: None,
         prepare: Box::new(prepare),
     }
 }

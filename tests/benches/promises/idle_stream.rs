@@ -7,12 +7,14 @@ use anyhow::Context as _;
 use support::HANG;
 use support::requests::Collect;
 
-use crate::case::{Bound, Case, Comparison, Figure, Measure, Reading, Side, await_enabled, quantile};
+use crate::case::{Bound, Case, Figure, Measure, Peer, Reading, Side, await_enabled, quantile};
 use crate::options::Options;
 use crate::plain_client::{PlainClient, Session};
 
 const STOP_PROMISE: f64 = 0.010;
+const STOP_AIM: f64 = 0.001;
 const DELIVERY_PROMISE: f64 = 0.100;
+const DELIVERY_AIM: f64 = 0.020;
 /// Longer than any drain sleeps.
 const QUIET: Duration = Duration::from_millis(300);
 
@@ -29,10 +31,11 @@ fn begin_and_end(options: &Options) -> Case {
     let count = options.scale(20, 5);
     let figures = vec![
         Figure::time("CollectTracing answered, p50", Bound::Nothing),
-        Figure::time("first byte of the stream, p50", Bound::NotSlowerThanPeer),
-        Figure::time("StopTracing answered, p50", Bound::AtMost(STOP_PROMISE)),
+        Figure::time("first byte of the stream, p50", Bound::TimesPeer(0.5)).aim(Bound::BEATS_PEER),
+        Figure::time("StopTracing answered, p50", Bound::AtMost(STOP_PROMISE)).aim(Bound::AtMost(STOP_AIM)),
         Figure::time("StopTracing answered, max", Bound::AtMost(STOP_PROMISE)),
-        Figure::time("end of the stream after the stop, p50", Bound::AtMost(STOP_PROMISE)),
+        Figure::time("end of the stream after the stop, p50", Bound::AtMost(STOP_PROMISE))
+            .aim(Bound::AtMost(STOP_AIM)),
     ];
     let prepare = move |side: Side| {
         let load = side.start()?;
@@ -68,7 +71,7 @@ fn begin_and_end(options: &Options) -> Case {
         name: "idle session",
         figures,
         rounds: options.scale(7, 1),
-        comparison: Comparison::SideBySide,
+        peer: Some(Peer::Dotnet),
         prepare: Box::new(prepare),
     }
 }
@@ -76,7 +79,8 @@ fn begin_and_end(options: &Options) -> Case {
 fn delivery(options: &Options) -> Case {
     let count = options.scale(20, 5);
     let figures = vec![
-        Figure::time("from the command to the event's bytes, p50", Bound::AtMost(DELIVERY_PROMISE)),
+        Figure::time("from the command to the event's bytes, p50", Bound::AtMost(DELIVERY_PROMISE))
+            .aim(Bound::AtMost(DELIVERY_AIM)),
         Figure::time("from the command to the event's bytes, max", Bound::AtMost(DELIVERY_PROMISE)),
     ];
     let prepare = move |side: Side| {
@@ -89,7 +93,7 @@ fn delivery(options: &Options) -> Case {
             let id = session.id;
             let (tell, told) = mpsc::channel();
             let mut look = EventText::default();
-            let reading = session.watch(move |piece| {
+            let reading = session.watch(None, move |piece| {
                 for _ in 0..look.count_in(piece) {
                     tell.send(Instant::now()).ok();
                 }
@@ -115,7 +119,7 @@ fn delivery(options: &Options) -> Case {
         name: "one event on an idle stream",
         figures,
         rounds: options.scale(5, 1),
-        comparison: Comparison::SideBySide,
+        peer: Some(Peer::Dotnet),
         prepare: Box::new(prepare),
     }
 }

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use crate::case::Peer;
+
 pub(crate) const USAGE: &str = "usage: cargo xtask bench [--quick] [--json FILE] [--case TEXT]... [--rounds N] \
-[--pace MB_PER_S] [--no-peer] [--list]";
+[--pace MB_PER_S] [--peer dotnet|lttng|none]... [--list]";
 
 /// What to do.
 #[derive(Debug)]
@@ -12,6 +14,10 @@ pub(crate) enum Order {
     List,
     /// The yardstick that this program starts of itself.
     ServeFloor(PathBuf),
+    /// The target that this program starts of itself.
+    ServeTarget,
+    /// The emitter of 40-byte events that this program starts of itself.
+    ServeEmitter,
     /// Somebody runs all targets as tests: a benchmark is none.
     Nothing,
 }
@@ -28,7 +34,8 @@ pub(crate) struct Options {
     pub(crate) rounds: Option<usize>,
     /// Readers of the burst cases take no more than this many million bytes a second.
     pub(crate) pace_mb: Option<f64>,
-    pub(crate) without_peer: bool,
+    /// `--peer`, as often as it was given; `None` where it was not: every peer that is found.
+    pub(crate) peers: Option<Vec<Peer>>,
 }
 
 impl Options {
@@ -56,12 +63,14 @@ pub(crate) fn parse(words: &[String]) -> Result<Order, String> {
             // cargo says so to every benchmark.
             "--bench" => called_as_bench = true,
             "--quick" => options.quick = true,
-            "--no-peer" => options.without_peer = true,
+            "--peer" => options.peers.get_or_insert_default().extend(peer(&value()?)?),
             "--json" => options.json = Some(PathBuf::from(value()?)),
             "--case" => options.chosen.push(value()?),
             "--rounds" => options.rounds = Some(number(word, &value()?)?),
             "--pace" => options.pace_mb = Some(number(word, &value()?)?),
+            "--native-emitter" => return Ok(Order::ServeEmitter),
             "--list" => return Ok(Order::List),
+            "--target" => return Ok(Order::ServeTarget),
             "--floor" => return Ok(Order::ServeFloor(PathBuf::from(value()?))),
             other => return Err(format!("{other:?} is not known")),
         }
@@ -70,6 +79,16 @@ pub(crate) fn parse(words: &[String]) -> Result<Order, String> {
         return Err("numbers are above zero".to_owned());
     }
     Ok(if called_as_bench { Order::Measure(options) } else { Order::Nothing })
+}
+
+/// `none` names no peer.
+fn peer(name: &str) -> Result<Option<Peer>, String> {
+    match name {
+        "dotnet" => Ok(Some(Peer::Dotnet)),
+        "lttng" => Ok(Some(Peer::Lttng)),
+        "none" => Ok(None),
+        other => Err(format!("--peer {other:?} is not known: dotnet, lttng, none")),
+    }
 }
 
 fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T, String> {

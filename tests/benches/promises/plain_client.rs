@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 use support::requests::{PROCESS_INFO, STOP_TRACING, message};
 
+use crate::block_counter::{BlockCounter, Blocks};
+
 const HEADER_BYTES: usize = 20;
 /// Fits every reply that a benchmark asks for.
 const REPLY_BYTES: usize = 8192;
@@ -113,7 +115,7 @@ pub(crate) struct Session {
     began: Instant,
     stream: UnixStream,
     /// Bytes of the stream that came with the reply.
-    early: usize,
+    early: Vec<u8>,
 }
 
 /// How a session began.
@@ -139,7 +141,8 @@ impl Session {
             _ => {
                 let id = buffer[HEADER_BYTES..].first_chunk::<8>().copied().map(u64::from_le_bytes);
                 let id = id.filter(|id| *id != 0).context("a session without an id")?;
-                Ok(Start::Running(Self { id, replied, began, stream, early: filled - reply_size(&buffer) }))
+                let early = buffer[reply_size(&buffer)..filled].to_vec();
+                Ok(Start::Running(Self { id, replied, began, stream, early }))
             }
         }
     }
@@ -155,38 +158,55 @@ impl Session {
 
     /// From connect to the first byte of the stream. Call it first.
     pub(crate) fn first_byte(&mut self) -> anyhow::Result<Duration> {
-        if self.early > 0 {
+        if !self.early.is_empty() {
             return Ok(self.replied);
         }
         self.stream.set_read_timeout(Some(support::HANG))?;
         let mut one = [0];
         ensure!(self.stream.read(&mut one).context("first byte")? == 1, "the stream ended before it began");
-        self.early = 1;
+        self.early = one.to_vec();
         Ok(self.began.elapsed())
     }
 
-    /// Reads on a thread of its own and counts, no faster than `pace_mb` million bytes a second.
+    /// Reads on a thread of its own and counts blocks, no faster than `pace_mb` million bytes a second.
     pub(crate) fn count(self, pace_mb: Option<f64>) -> Counting {
-        let reader = std::thread::spawn(move || self.read_to_end(pace_mb, |_| {}));
-        Counting { reader }
+        self.watch(pace_mb, |_| {})
     }
 
     /// As [`Session::count`], and shows each piece to `see` as it comes.
-    pub(crate) fn watch(self, see: impl FnMut(&[u8]) + Send + 'static) -> Counting {
-        let reader = std::thread::spawn(move || self.read_to_end(None, see));
+    pub(crate) fn watch(self, pace_mb: Option<f64>, see: impl FnMut(&[u8]) + Send + 'static) -> Counting {
+        let reader = std::thread::spawn(move || self.read_to_end(pace_mb, see));
         Counting { reader }
+    }
+
+    /// As [`Session::count`], and keeps all bytes.
+    pub(crate) fn keep(self, pace_mb: Option<f64>) -> Keeping {
+        let reader = std::thread::spawn(move || {
+            let mut kept = Vec::new();
+            let end = self.read_to_end(pace_mb, |piece| kept.extend_from_slice(piece))?;
+            Ok((end, kept))
+        });
+        Keeping { reader }
     }
 
     fn read_to_end(mut self, pace_mb: Option<f64>, mut see: impl FnMut(&[u8])) -> anyhow::Result<StreamEnd> {
         self.stream.set_read_timeout(Some(5 * support::HANG))?;
         let mut buffer = vec![0; STREAM_BYTES];
-        let mut bytes = self.early as u64;
+        let mut counter = BlockCounter::default();
+        counter.feed(&self.early);
+        see(&self.early);
+        let mut bytes = self.early.len() as u64;
         let from = Instant::now();
+        let mut last_byte = from;
         loop {
             match self.stream.read(&mut buffer) {
-                Ok(0) => return Ok(StreamEnd { bytes, at: Instant::now() }),
+                Ok(0) => {
+                    return Ok(StreamEnd { blocks: counter.blocks(), last_byte, at: Instant::now() });
+                }
                 Ok(got) => {
+                    last_byte = Instant::now();
                     bytes += got as u64;
+                    counter.feed(&buffer[..got]);
                     see(&buffer[..got]);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -209,12 +229,27 @@ pub(crate) struct Counting {
 /// A stream that has ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StreamEnd {
-    pub(crate) bytes: u64,
+    pub(crate) blocks: Blocks,
+    /// When the last bytes came.
+    pub(crate) last_byte: Instant,
+    /// When the peer closed.
     pub(crate) at: Instant,
 }
 
 impl Counting {
     pub(crate) fn finish(self) -> anyhow::Result<StreamEnd> {
+        self.reader.join().map_err(|_| anyhow::anyhow!("the reading thread panicked"))?
+    }
+}
+
+/// A session that is being read, its bytes kept.
+#[derive(Debug)]
+pub(crate) struct Keeping {
+    reader: JoinHandle<anyhow::Result<(StreamEnd, Vec<u8>)>>,
+}
+
+impl Keeping {
+    pub(crate) fn finish(self) -> anyhow::Result<(StreamEnd, Vec<u8>)> {
         self.reader.join().map_err(|_| anyhow::anyhow!("the reading thread panicked"))?
     }
 }

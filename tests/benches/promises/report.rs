@@ -4,147 +4,36 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::case::{Bound, Case, Figure, PEER, Reading, Unit};
+use crate::case::{Bound, Peer, Reading, Unit};
 use crate::machine::Facts;
-use crate::rounds::Round;
+use crate::peers::Present;
+use crate::row::{Row, Verdict, median, values};
 
-/// The part of the peer's figure that ours may fall behind before it counts as slower.
-const NOISE: f64 = 0.9;
-
-/// What became of a promise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Nothing is promised, or the peer it is held against is not here.
-    Open,
-    /// In every round.
-    Held,
-    /// The median holds, some round did not.
-    HeldInTheMedian,
-    /// The machine was not at rest and the figure is over its bound: no result.
-    Busy,
-    /// Not.
-    Broken,
-    /// A goal, no promise, that is not reached yet.
-    Short,
-    /// It could not be measured.
-    Failed,
-}
-
-impl Verdict {
-    pub(crate) fn is_bad(self) -> bool {
-        matches!(self, Self::Broken | Self::Failed)
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::Open => "-",
-            Self::Held => "yes",
-            Self::HeldInTheMedian => "median",
-            Self::Busy => "busy",
-            Self::Broken => "NO",
-            Self::Short => "short",
-            Self::Failed => "FAILED",
-        }
-    }
-}
-
-/// One figure over all its rounds.
-#[derive(Debug, Clone)]
-pub(crate) struct Row {
-    pub(crate) case: &'static str,
-    pub(crate) figure: Figure,
-    pub(crate) ours: Vec<Reading>,
-    pub(crate) peer: Vec<Reading>,
-    /// Round by round, above 1 where ours is better.
-    pub(crate) ratios: Vec<f64>,
-    /// How many of the rounds had the machine to themselves; 0 where too few had.
-    pub(crate) quiet_rounds: usize,
-    pub(crate) verdict: Verdict,
-    pub(crate) note: Option<String>,
-}
+const HEAD: [&str; 9] = ["case", "figure", "ours", "peer", "ratio", "gate", "held", "aim", "rounds"];
 
 impl Row {
-    pub(crate) fn new(case: &Case, index: usize, rounds: &[&Round], quiet_rounds: usize) -> Self {
-        let figure = case.figures[index].clone();
-        let ours: Vec<Reading> = rounds.iter().map(|round| round.ours[index]).collect();
-        let peer: Vec<Reading> =
-            rounds.iter().filter_map(|round| Some(round.peer.as_ref()?[index])).collect();
-        let ratios = rounds
-            .iter()
-            .filter_map(|round| match (round.ours[index], round.peer.as_ref()?[index]) {
-                (Reading::Value(ours), Reading::Value(peer)) if ours > 0.0 && peer > 0.0 => {
-                    Some(figure.unit.advantage(ours, peer))
-                }
-                _ => None,
-            })
-            .collect();
-        let mut row = Self {
-            case: case.name,
-            figure,
-            ours,
-            peer,
-            ratios,
-            quiet_rounds,
-            verdict: Verdict::Open,
-            note: None,
-        };
-        row.verdict = row.judge();
-        row
-    }
-
-    pub(crate) fn failed(case: &Case, reason: &str) -> Self {
-        Self {
-            case: case.name,
-            figure: Figure::time("", Bound::Nothing),
-            ours: Vec::new(),
-            peer: Vec::new(),
-            ratios: Vec::new(),
-            quiet_rounds: 0,
-            verdict: Verdict::Failed,
-            note: Some(reason.to_owned()),
-        }
-    }
-
-    fn judge(&self) -> Verdict {
-        let over = if self.quiet_rounds == 0 { Verdict::Busy } else { Verdict::Broken };
-        let by = |holds: &dyn Fn(f64) -> bool, over: Verdict| {
-            let values = values(&self.ours);
-            let all = values.len() == self.ours.len() && values.iter().all(|value| holds(*value));
-            match median(&values) {
-                Some(_) if all => Verdict::Held,
-                Some(median) if holds(median) => Verdict::HeldInTheMedian,
-                _ => over,
-            }
-        };
-        let against_peer = |least: f64, over: Verdict| match median(&self.ratios) {
-            Some(ratio) if ratio >= least => Verdict::Held,
-            Some(_) => over,
-            // A peer that never answers is beaten by any answer.
-            None if self.peer.iter().any(|reading| matches!(reading, Reading::Never(_))) => Verdict::Held,
-            None => Verdict::Open,
-        };
-        match self.figure.bound {
-            _ if self.ours.iter().all(|reading| *reading == Reading::Skipped) => Verdict::Open,
-            Bound::Nothing => Verdict::Open,
-            Bound::AtMost(most) => by(&|value| value <= most, over),
-            Bound::Near { figure, slack } => by(&|value| (value - figure).abs() <= slack, over),
-            Bound::GoalAtMost(most) => by(&|value| value <= most, Verdict::Short),
-            Bound::GoalAtLeast(least) => by(&|value| value >= least, Verdict::Short),
-            Bound::BeatsPeer => against_peer(1.0, over),
-            Bound::NotSlowerThanPeer => against_peer(NOISE, Verdict::Short),
-        }
-    }
-
-    fn promise(&self) -> String {
+    fn bound_text(&self, bound: Bound) -> String {
         let unit = self.figure.unit;
-        match self.figure.bound {
+        match bound {
             Bound::Nothing => String::new(),
             Bound::AtMost(most) => format!("<= {}", amount(unit, most)),
+            Bound::AtLeast(least) => format!(">= {}", amount(unit, least)),
             Bound::Near { figure, slack } => format!("{} +- {}", amount(unit, figure), amount(unit, slack)),
-            Bound::BeatsPeer => "beats .NET".to_owned(),
-            Bound::NotSlowerThanPeer => "goal: not slower".to_owned(),
-            Bound::GoalAtMost(most) => format!("goal <= {}", amount(unit, most)),
-            Bound::GoalAtLeast(least) => format!("goal >= {}", amount(unit, least)),
+            Bound::TimesPeer(times) => times_peer(unit, times, self.against),
+        }
+    }
+
+    fn aim_text(&self) -> String {
+        match self.aim {
+            Verdict::Open => self.bound_text(self.figure.aim),
+            verdict => format!("{}: {}", self.bound_text(self.figure.aim), verdict.word()),
+        }
+    }
+
+    fn peer_text(&self) -> String {
+        match (self.against, series(self.figure.unit, &self.peer)) {
+            (Some(peer), text) if !text.is_empty() => format!("{}: {text}", peer.name()),
+            (_, text) => text,
         }
     }
 
@@ -164,20 +53,22 @@ impl Row {
         }
     }
 
-    fn cells(&self) -> [String; 8] {
-        let rounds = match self.quiet_rounds {
-            0 => format!("{} busy", self.ours.len()),
-            quiet => quiet.to_string(),
+    fn cells(&self) -> [String; HEAD.len()] {
+        let rounds = match (self.gate, self.quiet_rounds) {
+            (Verdict::Failed, _) => String::new(),
+            (_, 0) => format!("{} busy", self.ours.len()),
+            (_, quiet) => quiet.to_string(),
         };
         [
             self.case.to_owned(),
             self.figure.title.to_owned(),
             series(self.figure.unit, &self.ours),
-            self.promise(),
-            series(self.figure.unit, &self.peer),
+            self.peer_text(),
             self.ratio_text(),
-            self.verdict.word().to_owned(),
-            if self.verdict == Verdict::Failed { String::new() } else { rounds },
+            self.bound_text(self.figure.gate),
+            self.gate.word().to_owned(),
+            self.aim_text(),
+            rounds,
         ]
     }
 
@@ -195,24 +86,39 @@ impl Row {
         let unit = match self.figure.unit {
             Unit::Time => "seconds",
             Unit::Rate => "per second",
+            Unit::Memory => "bytes",
+            Unit::Times => "times",
             Unit::TimesFloor => "times the floor's time",
             Unit::ShareOfFloor => "share of the floor's rate",
         };
         json!({
-            "case": self.case, "figure": self.figure.title, "unit": unit, "promise": self.promise(),
+            "case": self.case, "figure": self.figure.title, "unit": unit,
+            "peer_name": self.against.map(Peer::name),
             "ours": list(&self.ours), "ours_median": median(&values(&self.ours)),
             "peer": list(&self.peer), "peer_median": median(&values(&self.peer)),
             "ratios": self.ratios, "ratio_median": median(&self.ratios),
-            "quiet_rounds": self.quiet_rounds, "held": self.verdict.word(), "note": self.note,
+            "gate": self.bound_text(self.figure.gate), "held": self.gate.word(),
+            "aim": self.bound_text(self.figure.aim), "aim_reached": self.aim.word(),
+            "quiet_rounds": self.quiet_rounds, "note": self.note,
         })
+    }
+}
+
+/// A ratio as people say it: `<= 1/8 of .NET`, `<= 1.5 x itself`, `>= 50 x .NET`.
+fn times_peer(unit: Unit, times: f64, peer: Option<Peer>) -> String {
+    let name = peer.map(Peer::name).unwrap_or_default();
+    match (unit.more_is_better(), times) {
+        (true, 1.0) => format!(">= {name}"),
+        (false, 1.0) => format!("<= {name}"),
+        (true, _) => format!(">= {times} x {name}"),
+        (false, times) if times > 1.0 && times.fract() == 0.0 => format!("<= 1/{times} of {name}"),
+        (false, times) => format!("<= {:.2} x {name}", 1.0 / times),
     }
 }
 
 /// Prints the table to standard output.
 pub(crate) fn print(rows: &[Row]) {
-    let peer = format!(".NET {PEER}");
-    let head = ["case", "figure", "ours", "promise", &peer, "ratio", "held", "rounds"].map(str::to_owned);
-    let mut lines = vec![head];
+    let mut lines = vec![HEAD.map(str::to_owned)];
     let mut last_case = "";
     for row in rows {
         let mut cells = row.cells();
@@ -222,7 +128,7 @@ pub(crate) fn print(rows: &[Row]) {
         last_case = row.case;
         lines.push(cells);
     }
-    let widths: Vec<usize> = (0..8)
+    let widths: Vec<usize> = (0..HEAD.len())
         .map(|column| lines.iter().map(|cells| cells[column].chars().count()).max().unwrap_or(0))
         .collect();
     println!();
@@ -239,10 +145,10 @@ pub(crate) fn print(rows: &[Row]) {
         }
     }
     println!(
-        "\nmedian (min-max) of the rounds; ratio round by round, above 1 = ours is better; held: yes in every round, median in the median only,"
+        "\nmedian (min..max) of the rounds; ratio round by round, above 1 = ours is better; held: yes in every round, median in the median only,"
     );
     println!(
-        "busy = over the bound on a machine that others used, short = a goal, no promise, not reached yet. `none in T`: it never came."
+        "busy = over the bound on a machine that others used; an aim is no gate. `none in T`: it never came."
     );
     for row in rows {
         if let Some(note) = &row.note {
@@ -252,31 +158,13 @@ pub(crate) fn print(rows: &[Row]) {
 }
 
 /// The whole run.
-pub(crate) fn json(rows: &[Row], machine: &Facts, peer_absent: Option<&str>) -> Value {
+pub(crate) fn json(rows: &[Row], machine: &Facts, present: &Present) -> Value {
     json!({
         "machine": { "processors": machine.processors, "kernel": machine.kernel, "load_average": machine.load_average,
                      "ping_pong_ns": machine.ping_pong_ns },
-        "peer": { "name": format!(".NET {PEER} epload"), "absent": peer_absent },
+        "peers": present.json(),
         "rows": rows.iter().map(Row::json).collect::<Vec<_>>(),
     })
-}
-
-fn values(readings: &[Reading]) -> Vec<f64> {
-    readings
-        .iter()
-        .filter_map(|reading| match reading {
-            Reading::Value(value) => Some(*value),
-            _ => None,
-        })
-        .collect()
-}
-
-fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let upper = *sorted.get(sorted.len() / 2)?;
-    let lower = *sorted.get(sorted.len().saturating_sub(1) / 2)?;
-    Some(f64::midpoint(lower, upper))
 }
 
 fn series(unit: Unit, readings: &[Reading]) -> String {
@@ -299,7 +187,7 @@ fn range(values: &[f64], text: impl Fn(f64) -> String) -> String {
     let least = values.iter().copied().min_by(f64::total_cmp);
     let most = values.iter().copied().max_by(f64::total_cmp);
     match (least, most) {
-        (Some(least), Some(most)) if values.len() > 1 => format!(" ({}-{})", text(least), text(most)),
+        (Some(least), Some(most)) if values.len() > 1 => format!(" ({}..{})", text(least), text(most)),
         _ => String::new(),
     }
 }
@@ -319,6 +207,7 @@ fn amount(unit: Unit, value: f64) -> String {
         Unit::Rate if value >= 1e6 => format!("{} M/s", digits(value / 1e6)),
         Unit::Rate if value >= 1e3 => format!("{} k/s", digits(value / 1e3)),
         Unit::Rate => format!("{} /s", digits(value)),
-        Unit::TimesFloor | Unit::ShareOfFloor => format!("{value:.2} x"),
+        Unit::Memory => format!("{} MB", digits(value / 1e6)),
+        Unit::Times | Unit::TimesFloor | Unit::ShareOfFloor => format!("{value:.2} x"),
     }
 }

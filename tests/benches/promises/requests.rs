@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use support::HANG;
 use support::requests::Collect;
 
-use crate::case::{Bound, Case, Comparison, Figure, Reading, Side, Unit, await_enabled, quantile};
+use crate::case::{Bound, Case, Figure, Peer, Reading, Side, Unit, await_enabled, quantile};
 use crate::floor::Floor;
 use crate::options::Options;
 use crate::plain_client::{PlainClient, Session};
@@ -28,10 +28,10 @@ pub(crate) fn cases(options: &Options) -> Vec<Case> {
 fn alone(options: &Options) -> Case {
     let count = options.scale(2000, 300);
     let figures = vec![
-        Figure::time("p50", Bound::NotSlowerThanPeer),
-        Figure::time("p99", Bound::NotSlowerThanPeer),
+        Figure::time("p50", Bound::Nothing).aim(Bound::NOT_SLOWER),
+        Figure::time("p99", Bound::Nothing).aim(Bound::NOT_SLOWER),
         Figure::time("max", Bound::AtMost(INFO_PROMISE)),
-        Figure::new("p50 / accept loop", Unit::TimesFloor, Bound::GoalAtMost(1.25)),
+        Figure::new("p50 / accept loop", Unit::TimesFloor, Bound::Nothing).aim(Bound::AtMost(1.25)),
     ];
     let prepare = move |side: Side| {
         let (load, floor) = (side.start()?, Floor::start()?);
@@ -58,7 +58,7 @@ fn alone(options: &Options) -> Case {
         name: "ProcessInfo alone",
         figures,
         rounds: options.scale(7, 2),
-        comparison: Comparison::SideBySide,
+        peer: Some(Peer::Dotnet),
         prepare: Box::new(prepare),
     }
 }
@@ -66,9 +66,9 @@ fn alone(options: &Options) -> Case {
 fn storm(name: &'static str, workers: usize, options: &Options) -> Case {
     let length = options.scale(Duration::from_millis(1000), Duration::from_millis(300));
     let figures = vec![
-        Figure::new("requests", Unit::Rate, Bound::NotSlowerThanPeer),
-        Figure::time("p99", Bound::NotSlowerThanPeer),
-        Figure::new("requests / accept loop", Unit::ShareOfFloor, Bound::GoalAtLeast(0.8)),
+        Figure::new("requests", Unit::Rate, Bound::Nothing).aim(Bound::NOT_SLOWER),
+        Figure::time("p99", Bound::Nothing).aim(Bound::NOT_SLOWER),
+        Figure::new("requests / accept loop", Unit::ShareOfFloor, Bound::Nothing).aim(Bound::AtLeast(0.8)),
     ];
     let prepare = move |side: Side| {
         let (load, floor) = (side.start()?, Floor::start()?);
@@ -82,13 +82,7 @@ fn storm(name: &'static str, workers: usize, options: &Options) -> Case {
         };
         Ok(Box::new(measure) as crate::case::Measure)
     };
-    Case {
-        name,
-        figures,
-        rounds: options.scale(7, 2),
-        comparison: Comparison::SideBySide,
-        prepare: Box::new(prepare),
-    }
+    Case { name, figures, rounds: options.scale(7, 2), peer: Some(Peer::Dotnet), prepare: Box::new(prepare) }
 }
 
 /// Requests a second and p99, of so many workers that each ask as fast as they are answered.
@@ -120,8 +114,8 @@ fn storm_once(port: &Path, workers: usize, length: Duration) -> anyhow::Result<(
 fn beside_a_stream(options: &Options) -> Case {
     let (ours, peers) = options.scale((1_000_000, 20_000), (200_000, 5_000));
     let figures = vec![
-        Figure::time("p50", Bound::NotSlowerThanPeer),
-        Figure::time("p99", Bound::NotSlowerThanPeer),
+        Figure::time("p50", Bound::Nothing).aim(Bound::NOT_SLOWER),
+        Figure::time("p99", Bound::Nothing).aim(Bound::NOT_SLOWER),
         Figure::time("max", Bound::AtMost(INFO_PROMISE)),
     ];
     let prepare = move |side: Side| {
@@ -160,7 +154,7 @@ fn beside_a_stream(options: &Options) -> Case {
         name: "ProcessInfo beside a Block session that streams",
         figures,
         rounds: options.scale(5, 1),
-        comparison: Comparison::SideBySide,
+        peer: Some(Peer::Dotnet),
         prepare: Box::new(prepare),
     }
 }

@@ -4,13 +4,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 
-use crate::case::{Case, Comparison, Measure, Reading, Side};
+use crate::case::{Case, Measure, Reading, Side};
 use crate::machine::{Disturbance, Watch};
 use crate::options::Options;
-use crate::report::Row;
+use crate::peers::Present;
+use crate::row::Row;
 
 /// A peer is measured no longer than this in one case, but once at least.
 const PEER_PATIENCE: Duration = Duration::from_secs(45);
+/// A median stands on so many quiet rounds, where so many were asked for.
+const MEDIAN_OF: usize = 5;
 /// A disturbed round is repeated, up to so many times the rounds asked for.
 const ATTEMPTS: usize = 2;
 
@@ -24,8 +27,8 @@ pub(crate) struct Round {
 }
 
 /// Measures `case`; an error of ours is a row that says so.
-pub(crate) fn run(case: &Case, peer: Option<Side>, options: &Options) -> Vec<Row> {
-    let peer = peer.filter(|_| case.comparison == Comparison::SideBySide);
+pub(crate) fn run(case: &Case, present: &Present, options: &Options) -> Vec<Row> {
+    let peer = case.peer.filter(|peer| present.has(*peer)).map(Side::Peer);
     let rounds = options.rounds.unwrap_or(case.rounds);
     let mut sides = match Sides::prepare(case, peer) {
         Ok(sides) => sides,
@@ -46,7 +49,7 @@ pub(crate) fn run(case: &Case, peer: Option<Side>, options: &Options) -> Vec<Row
     let quiet = done.iter().filter(|round| round.quiet).count();
     let has_peer = |round: &Round| round.peer.is_some();
     let peer_is_seen = done.iter().any(|round| round.quiet && has_peer(round)) || !done.iter().any(has_peer);
-    let enough = quiet >= rounds.min(3) && peer_is_seen;
+    let enough = quiet >= rounds.min(MEDIAN_OF) && peer_is_seen;
     let counted: Vec<&Round> = done.iter().filter(|round| round.quiet || !enough).collect();
     let mut rows: Vec<Row> = (0..case.figures.len())
         .map(|index| Row::new(case, index, &counted, if enough { quiet } else { 0 }))

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use support::requests::Collect;
 
-use crate::case::{Bound, Case, Comparison, Figure, Measure, Reading, Side};
+use crate::case::{Bound, Case, Figure, Measure, Peer, Reading, Side};
 use crate::options::Options;
 use crate::plain_client::{Session, Start};
 
@@ -48,7 +48,7 @@ pub(crate) fn case(options: &Options) -> Case {
         name: "64 idle sessions, their clients vanish",
         figures,
         rounds: options.scale(7, 1),
-        comparison: Comparison::SideBySide,
+        peer: Some(Peer::Dotnet),
         prepare: Box::new(prepare),
     }
 }

@@ -10,7 +10,7 @@ use support::process_facts::processor_time;
 use support::requests::Collect;
 use support::{HANG, await_condition};
 
-use crate::case::{Bound, Case, Comparison, Figure, Measure, Reading, Side, await_enabled};
+use crate::case::{Bound, Case, Figure, Measure, Peer, Reading, Side, await_enabled};
 use crate::options::Options;
 use crate::plain_client::{PlainClient, Session};
 
@@ -42,7 +42,7 @@ pub(crate) fn case(options: &Options) -> Case {
         name: "Block session that is never read",
         figures,
         rounds: options.scale(5, 1),
-        comparison: Comparison::SideBySide,
+        peer: Some(Peer::Dotnet),
         prepare: Box::new(prepare),
     }
 }
@@ -104,7 +104,7 @@ fn hang_up(load: &mut Load) -> anyhow::Result<Reading> {
 }
 
 fn terminate(side: Side) -> anyhow::Result<Reading> {
-    if side == Side::Peer {
+    if side != Side::Ours {
         // Its target does not handle SIGTERM: the kernel ends it, sessions and all.
         return Ok(Reading::Skipped);
     }
