@@ -1,6 +1,9 @@
 //! A run of records of one thread, in the order they were written.
 
+use std::mem::MaybeUninit;
+
 use crate::chunk_memory::{ChunkMemory, Slab};
+use crate::payload_space::PayloadSpace;
 
 /// Bytes of an event's largest payload. Readers keep 16 bits, so one byte more would read as an empty payload.
 pub const MAX_PAYLOAD_BYTES: usize = 65_535;
@@ -132,16 +135,10 @@ impl Chunk {
         let flags = flag(record.activity_id.is_some(), HAS_ACTIVITY)
             | flag(record.related_activity_id.is_some(), HAS_RELATED_ACTIVITY)
             | flag(record.thread_id.is_some(), HAS_THREAD_ID);
-        let mut header = [0; HEADER_BYTES];
-        header[..8].copy_from_slice(&ticks.to_le_bytes());
-        header[8..16].copy_from_slice(&attempt.to_le_bytes());
-        header[16..20].copy_from_slice(&record.event_key.to_le_bytes());
-        header[20..22].copy_from_slice(&(record.payload.len() as u16).to_le_bytes());
-        header[22] = frames.len() as u8;
-        header[23] = flags;
+        let header = header_of(attempt, ticks, record.event_key, record.payload.len(), frames.len(), flags);
         let out = &mut self.memory;
         out.append(&header);
-        if flags | header[22] != 0 {
+        if flags != 0 || !frames.is_empty() {
             for id in [record.activity_id, record.related_activity_id].into_iter().flatten() {
                 out.append(&id);
             }
@@ -153,6 +150,30 @@ impl Chunk {
             }
         }
         out.append(record.payload);
+    }
+
+    /// Encodes a record with nothing but a payload in place. False, and nothing is written, where it does not fit or its payload fails.
+    #[allow(unsafe_code, reason = "the record is in memory that was not initialised")]
+    #[inline(always)]
+    pub(crate) fn push_in_place(
+        &mut self,
+        attempt: u64,
+        ticks: u64,
+        event_key: u32,
+        encode: impl FnOnce(&mut PayloadSpace<'_>),
+    ) -> bool {
+        self.memory.prefetch();
+        let Some((header, room)) = self.memory.spare().split_first_chunk_mut::<HEADER_BYTES>() else {
+            return false;
+        };
+        let room_bytes = room.len().min(MAX_PAYLOAD_BYTES);
+        let mut space = PayloadSpace::new(&mut room[..room_bytes]);
+        encode(&mut space);
+        let Some(payload_bytes) = space.used_bytes() else { return false };
+        *header = header_of(attempt, ticks, event_key, payload_bytes, 0, 0).map(MaybeUninit::new);
+        // SAFETY: the header is, just now, and so much of the room by the space's promise.
+        unsafe { self.memory.extend_over(HEADER_BYTES + payload_bytes) };
+        true
     }
 
     /// The stamp of the oldest unread record.
@@ -220,6 +241,26 @@ impl Chunk {
     pub fn is_empty(&self) -> bool {
         self.read_at == self.memory.len()
     }
+}
+
+#[inline(always)]
+fn header_of(
+    attempt: u64,
+    ticks: u64,
+    event_key: u32,
+    payload_bytes: usize,
+    frames: usize,
+    flags: u8,
+) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[..8].copy_from_slice(&ticks.to_le_bytes());
+    header[8..16].copy_from_slice(&attempt.to_le_bytes());
+    header[16..20].copy_from_slice(&event_key.to_le_bytes());
+    // Both are within their limits, by the callers.
+    header[20..22].copy_from_slice(&(payload_bytes as u16).to_le_bytes());
+    header[22] = frames as u8;
+    header[23] = flags;
+    header
 }
 
 #[inline]

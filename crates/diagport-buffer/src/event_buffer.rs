@@ -62,7 +62,7 @@ pub struct EventBuffer {
 /// memory with each thread that comes and goes.
 const MAX_UNREAD_ENDED_LANES: usize = 512;
 /// What is in use before the reader is called, at most.
-const MAX_FILL_MARK_BYTES: usize = 1 << 20;
+const MAX_FILL_MARK_BYTES: usize = 64 << 20;
 
 #[derive(Debug)]
 struct State {

@@ -8,6 +8,7 @@ use crossbeam_utils::CachePadded;
 use crate::chunk::{Chunk, MAX_PAYLOAD_BYTES, Record};
 use crate::event_buffer::{Acquired, EventBuffer, WakeReason};
 use crate::lock::lock;
+use crate::payload_space::PayloadSpace;
 use crate::producer_thread::{ProducerGuard, ProducerThread};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{HandedCell, Mutex, MutexGuard, mutant};
@@ -168,7 +169,7 @@ impl Lane {
     ///
     /// Usually it takes no lock, no fence and no read-modify-write: it copies the record and stores two counters.
     #[allow(unsafe_code, reason = "the writer's side is handed over by the gate")]
-    #[inline]
+    #[inline(always)]
     pub fn write(self: &Arc<Self>, guard: &ProducerGuard<'_>, ticks: u64, record: &Record<'_>) -> LaneWrite {
         debug_assert!(std::ptr::eq(guard.thread(), &raw const *self.thread), "a lane belongs to one thread");
         let needed = record.encoded_bytes();
@@ -182,11 +183,43 @@ impl Lane {
                 return outcome;
             }
         }
-        self.write_locked(ticks, record, needed)
+        // A copy for the call, so that the usual path needs none in memory.
+        let record = *record;
+        self.write_locked(ticks, &record, needed)
+    }
+
+    /// Writes a record with nothing but a payload, which `encode` puts straight into the chunk; stamps as for [`Self::write`]. Takes no lock, no fence
+    /// and no read-modify-write. False, and nothing happened, where more is due than that or the payload does not fit: then [`Self::write`] does it.
+    #[allow(unsafe_code, reason = "the writer's side is handed over by the gate")]
+    #[inline(always)]
+    pub fn write_in_place(
+        &self,
+        guard: &ProducerGuard<'_>,
+        ticks: u64,
+        event_key: u32,
+        encode: impl FnOnce(&mut PayloadSpace<'_>),
+    ) -> bool {
+        debug_assert!(std::ptr::eq(guard.thread(), &raw const *self.thread), "a lane belongs to one thread");
+        // Acquire pairs with the Release in `take`: what the reader did with the writer's side is over.
+        if self.attention.load(Ordering::Acquire) {
+            return false;
+        }
+        // SAFETY: as in `write`.
+        unsafe {
+            self.writer.with(|writer| {
+                let attempt = writer.attempts + 1;
+                let written = writer.current.push_in_place(attempt, ticks, event_key, encode);
+                if written {
+                    writer.attempts = attempt;
+                    self.counts.attempts.store(attempt, Ordering::Relaxed);
+                }
+                written
+            })
+        }
     }
 
     /// None where a lock is due: there is no room in the current chunk.
-    #[inline]
+    #[inline(always)]
     fn write_quickly(
         &self,
         writer: &mut Writer,

@@ -52,6 +52,7 @@ mod event_buffer;
 mod fence;
 mod lane;
 mod lock;
+mod payload_space;
 mod producer_thread;
 mod sync;
 mod wait_queue;
@@ -59,6 +60,7 @@ mod wait_queue;
 pub use chunk::{Chunk, MAX_PAYLOAD_BYTES, MAX_STACK_FRAMES, Record, StoredRecord};
 pub use event_buffer::{BufferingMode, EventBuffer, LaneTake, WakeReader, WakeReason};
 pub use lane::{BufferTotals, Lane, LaneWrite, Liveness};
+pub use payload_space::{PayloadOut, PayloadSpace, is_plain_ascii};
 pub use producer_thread::{Parking, ProducerGuard, ProducerThread};
 #[cfg(any(loom, diagport_tsan))]
 pub use sync::plant_mistake;

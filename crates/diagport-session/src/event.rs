@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use diagport_nettrace::EventMetadata;
 
 use crate::event_pipe::PipeInner;
-use crate::field::{EventFields, PayloadBuffer};
+use crate::field::EventFields;
 use crate::session_config::EventLevel;
 use crate::thread_state;
 
@@ -152,7 +152,10 @@ impl<F: EventFields> Event<F> {
     /// Allocates nothing but, now and then, a chunk of a session's budget.
     #[inline]
     pub fn write(&self, args: F::Args<'_>) -> WriteOutcome {
-        self.write_with(&EventContext::default(), args)
+        if !self.is_enabled() {
+            return WriteOutcome::Disabled;
+        }
+        thread_state::write::<F>(&self.pipe, &self.core, None, &args)
     }
 
     /// [`write`](Self::write) with activity ids, a stack or another thread's id.
@@ -161,7 +164,7 @@ impl<F: EventFields> Event<F> {
         if !self.is_enabled() {
             return WriteOutcome::Disabled;
         }
-        thread_state::write(&self.pipe, &self.core, context, |out: &mut PayloadBuffer| F::encode(args, out))
+        thread_state::write::<F>(&self.pipe, &self.core, Some(context), &args)
     }
 }
 

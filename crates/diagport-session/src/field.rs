@@ -1,6 +1,6 @@
 //! Field types of events: how each is described to readers and how its value is encoded.
 
-use diagport_buffer::MAX_PAYLOAD_BYTES;
+use diagport_buffer::{MAX_PAYLOAD_BYTES, PayloadOut, is_plain_ascii};
 use diagport_nettrace::{Field, FieldType};
 
 mod sealed {
@@ -20,58 +20,84 @@ const FIRST_PAYLOAD_BYTES: usize = 256;
 /// A payload that is being encoded, in memory that the thread reuses.
 #[derive(Debug, Default)]
 pub struct PayloadBuffer {
-    bytes: Vec<u8>,
+    /// Never longer than the limit, so what fits it is allowed. Initialised once and not again for each payload.
+    memory: Vec<u8>,
+    used_bytes: usize,
     failed: bool,
 }
 
 impl PayloadBuffer {
     pub(crate) const fn new() -> Self {
-        Self { bytes: Vec::new(), failed: false }
+        Self { memory: Vec::new(), used_bytes: 0, failed: false }
     }
 
+    #[inline]
     pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
+        self.used_bytes = 0;
         self.failed = false;
     }
 
     /// None if the payload was too large or there was no memory for it.
+    #[inline]
     pub(crate) fn payload(&self) -> Option<&[u8]> {
-        (!self.failed).then_some(self.bytes.as_slice())
+        if self.failed { None } else { self.memory.get(..self.used_bytes) }
     }
 
-    #[inline]
-    fn put(&mut self, bytes: &[u8]) {
-        // The capacity never exceeds the limit, so what fits it is allowed. What follows a failure is encoded in vain.
-        if bytes.len() <= self.bytes.capacity() - self.bytes.len() || self.grow(bytes.len()) {
-            self.bytes.extend_from_slice(bytes);
+    /// The next so many bytes; None where that is not allowed or there is no memory, and then the payload has failed.
+    #[inline(always)]
+    fn room_for(&mut self, bytes: usize) -> Option<&mut [u8]> {
+        if bytes > self.memory.len() - self.used_bytes && !self.grow(bytes) {
+            return None;
         }
+        let at = self.used_bytes;
+        self.used_bytes += bytes;
+        self.memory.get_mut(at..at + bytes)
     }
 
-    /// Two bytes a character and a terminator, at once.
-    #[inline]
-    fn put_ascii(&mut self, text: &str) {
-        let bytes = 2 * text.len() + 2;
-        if bytes <= self.bytes.capacity() - self.bytes.len() || self.grow(bytes) {
-            let at = self.bytes.len();
-            self.bytes.resize(at + bytes, 0);
-            for (unit, byte) in self.bytes[at..].as_chunks_mut::<2>().0.iter_mut().zip(text.bytes()) {
-                *unit = [byte, 0];
-            }
-        }
-    }
-
-    /// Makes room for so many bytes more, if that is allowed and there is memory.
     #[cold]
     fn grow(&mut self, more: usize) -> bool {
-        let (length, capacity) = (self.bytes.len(), self.bytes.capacity());
         // A failed payload is not grown further, however long the value is.
-        if self.failed || more > MAX_PAYLOAD_BYTES - length {
+        if self.failed || more > MAX_PAYLOAD_BYTES - self.used_bytes {
             self.failed = true;
             return false;
         }
-        let wanted = (2 * capacity).clamp(FIRST_PAYLOAD_BYTES, MAX_PAYLOAD_BYTES).max(length + more);
-        self.failed = self.bytes.try_reserve_exact(wanted - length).is_err();
+        let doubled = (2 * self.memory.len()).clamp(FIRST_PAYLOAD_BYTES, MAX_PAYLOAD_BYTES);
+        let length = doubled.max(self.used_bytes + more);
+        self.failed = self.memory.try_reserve_exact(length - self.memory.len()).is_err();
+        if !self.failed {
+            self.memory.resize(length, 0);
+        }
         !self.failed
+    }
+}
+
+impl PayloadOut for PayloadBuffer {
+    fn put(&mut self, bytes: &[u8]) {
+        if let Some(room) = self.room_for(bytes.len()) {
+            room.copy_from_slice(bytes);
+        }
+    }
+
+    fn put_ascii(&mut self, text: &str) -> bool {
+        let is_plain = is_plain_ascii(text);
+        if is_plain && let Some(room) = self.room_for(2 * text.len() + 2) {
+            let units = room.as_chunks_mut::<2>().0;
+            if let Some((terminator, units)) = units.split_last_mut() {
+                for (unit, byte) in units.iter_mut().zip(text.bytes()) {
+                    *unit = [byte, 0];
+                }
+                *terminator = [0, 0];
+            }
+        }
+        is_plain
+    }
+
+    fn fail(&mut self) {
+        self.failed = true;
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failed
     }
 }
 
@@ -93,12 +119,12 @@ impl PayloadBuffer {
 /// ```
 pub trait FieldValue: sealed::Sealed + 'static {
     /// What [`Event::write`](crate::Event::write) takes for it: the value, or a borrow where the type owns memory.
-    type Arg<'a>;
+    type Arg<'a>: Copy;
     /// How readers see it.
     #[doc(hidden)]
     fn field_type() -> FieldType;
     #[doc(hidden)]
-    fn encode(arg: Self::Arg<'_>, out: &mut PayloadBuffer);
+    fn encode(arg: Self::Arg<'_>, out: &mut impl PayloadOut);
     #[doc(hidden)]
     fn as_arg(&self) -> Self::Arg<'_>;
 }
@@ -112,7 +138,8 @@ macro_rules! number_fields {
             fn field_type() -> FieldType {
                 FieldType::$field_type
             }
-            fn encode(arg: Self, out: &mut PayloadBuffer) {
+            #[inline(always)]
+            fn encode(arg: Self, out: &mut impl PayloadOut) {
                 out.put(&arg.to_le_bytes());
             }
             fn as_arg(&self) -> Self {
@@ -135,7 +162,7 @@ impl FieldValue for bool {
     fn field_type() -> FieldType {
         FieldType::Boolean
     }
-    fn encode(arg: Self, out: &mut PayloadBuffer) {
+    fn encode(arg: Self, out: &mut impl PayloadOut) {
         out.put(&u32::from(arg).to_le_bytes());
     }
     fn as_arg(&self) -> Self {
@@ -151,7 +178,7 @@ impl FieldValue for [u8; 16] {
     fn field_type() -> FieldType {
         FieldType::Guid
     }
-    fn encode(arg: Self, out: &mut PayloadBuffer) {
+    fn encode(arg: Self, out: &mut impl PayloadOut) {
         out.put(&arg);
     }
     fn as_arg(&self) -> Self {
@@ -167,13 +194,14 @@ impl FieldValue for String {
     fn field_type() -> FieldType {
         FieldType::String
     }
-    fn encode(arg: &str, out: &mut PayloadBuffer) {
-        if arg.is_ascii() && !arg.contains('\0') {
-            return out.put_ascii(arg);
+    #[inline]
+    fn encode(arg: &str, out: &mut impl PayloadOut) {
+        if out.put_ascii(arg) {
+            return;
         }
         for unit in arg.encode_utf16().take_while(|unit| *unit != 0) {
             out.put(&unit.to_le_bytes());
-            if out.failed {
+            if out.has_failed() {
                 return;
             }
         }
@@ -191,15 +219,15 @@ impl<T: sealed::Element> FieldValue for Vec<T> {
     fn field_type() -> FieldType {
         FieldType::Array(Box::new(T::field_type()))
     }
-    fn encode(arg: &[T], out: &mut PayloadBuffer) {
+    fn encode(arg: &[T], out: &mut impl PayloadOut) {
         let Ok(count) = u16::try_from(arg.len()) else {
-            out.failed = true;
+            out.fail();
             return;
         };
         out.put(&count.to_le_bytes());
         for element in arg {
             T::encode(element.as_arg(), out);
-            if out.failed {
+            if out.has_failed() {
                 return;
             }
         }
@@ -218,7 +246,7 @@ pub trait EventFields: sealed::Sealed + 'static {
     #[doc(hidden)]
     fn describe(names: Self::Names<'_>) -> Vec<Field>;
     #[doc(hidden)]
-    fn encode(args: Self::Args<'_>, out: &mut PayloadBuffer);
+    fn encode(args: &Self::Args<'_>, out: &mut impl PayloadOut);
 }
 
 macro_rules! tuple_fields {
@@ -231,9 +259,10 @@ macro_rules! tuple_fields {
                 let [$($name),*] = names;
                 vec![$(Field { name: $name.to_owned(), field_type: $type::field_type() }),*]
             }
-            fn encode(args: Self::Args<'_>, out: &mut PayloadBuffer) {
+            #[inline(always)]
+            fn encode(args: &Self::Args<'_>, out: &mut impl PayloadOut) {
                 let ($($name,)*) = args;
-                $($type::encode($name, out);)*
+                $($type::encode(*$name, out);)*
                 let _ = out;
             }
         }
@@ -260,7 +289,7 @@ mod tests {
 
     fn check<F: EventFields>(args: F::Args<'_>, wanted: Option<&[u8]>) {
         let mut out = PayloadBuffer::new();
-        F::encode(args, &mut out);
+        F::encode(&args, &mut out);
         assert_eq!(out.payload(), wanted);
     }
 
@@ -284,7 +313,7 @@ mod tests {
     fn a_payload_has_a_limit() {
         let fits = "x".repeat((MAX_PAYLOAD_BYTES - 3) / 2);
         let mut out = PayloadBuffer::new();
-        <(String, u8)>::encode((&fits, 1), &mut out);
+        <(String, u8)>::encode(&(&fits, 1), &mut out);
         assert_eq!(out.payload().map(<[u8]>::len), Some(MAX_PAYLOAD_BYTES));
         check::<(String, u16)>((&fits, 1), None);
         check::<(Vec<u8>,)>((&vec![0; 70_000],), None);

@@ -57,7 +57,7 @@ impl RundownWriter<'_> {
             return WriteOutcome::Disabled;
         }
         self.payload.clear();
-        F::encode(args, &mut self.payload);
+        F::encode(&args, &mut self.payload);
         let Some(payload) = self.payload.payload() else { return WriteOutcome::Dropped };
         if self.stream.is_full_for_rundown(event.core.key, payload.len())
             && let Err(reason) = self.stream.send()

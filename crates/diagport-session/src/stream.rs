@@ -123,7 +123,7 @@ impl Stream {
         let cut = |text: &str, chars: usize| text.chars().take(chars).collect::<String>();
         let (system, architecture) = (&process.operating_system, &process.architecture);
         <(String, String, String)>::encode(
-            (
+            &(
                 &cut(&process.command_line, 8_000),
                 &cut(system, MAX_NAME_CHARS),
                 &cut(architecture, MAX_NAME_CHARS),
@@ -386,7 +386,7 @@ impl CaptureOutput for StreamOutput {
         }
         let mut payload = PayloadBuffer::new();
         let name: String = thread.name.chars().take(MAX_NAME_CHARS).collect();
-        <(u64, String)>::encode((thread.os_thread_id, &name), &mut payload);
+        <(u64, String)>::encode(&(thread.os_thread_id, &name), &mut payload);
         let payload = payload.payload().unwrap_or_default();
         self.event(self.info_metadata_id, number, thread.os_thread_id, self.last_ticks, payload);
     }

@@ -8,7 +8,7 @@ use diagport_buffer::{Lane, LaneWrite, MAX_STACK_FRAMES, Parking, ProducerThread
 
 use crate::event::{EventContext, EventCore, WriteOutcome};
 use crate::event_pipe::{NewLane, PipeInner};
-use crate::field::PayloadBuffer;
+use crate::field::{EventFields, PayloadBuffer};
 
 thread_local! {
     static PARKING: Cell<Parking> = const { Cell::new(Parking::Allowed) };
@@ -48,47 +48,49 @@ pub(crate) fn os_thread_id() -> u64 {
     ID.try_with(|id| *id).unwrap_or(0)
 }
 
-/// Writes one event to all sessions that want it. `encode` makes its payload. A function of its own, so that the stack begins with its caller.
+/// Writes one event to all sessions that want it. A function of its own, so that the stack begins with its caller.
 #[inline(never)]
-pub(crate) fn write(
+pub(crate) fn write<F: EventFields>(
     pipe: &PipeInner,
     event: &EventCore,
-    context: &EventContext<'_>,
-    encode: impl FnOnce(&mut PayloadBuffer),
+    context: Option<&EventContext<'_>>,
+    args: &F::Args<'_>,
 ) -> WriteOutcome {
     // A forked child has no drains: nobody would ever read what it writes.
     if pipe.is_of_another_process() {
         return WriteOutcome::Disabled;
     }
+    let has_stack = context.is_some_and(|context| !context.stack.is_empty());
     // spec: SES-STACK-1
-    if context.stack.is_empty() && pipe.stack_slots() & event.enabled_slots.load(Ordering::Relaxed) != 0 {
+    if !has_stack && pipe.stack_slots() & event.enabled_slots.load(Ordering::Relaxed) != 0 {
         let mut frames = [0; MAX_STACK_FRAMES];
         let count = diagport_sys::stack::capture(&mut frames);
-        return write_to_sessions(pipe, event, &EventContext { stack: &frames[..count], ..*context }, encode);
+        let context = EventContext { stack: &frames[..count], ..context.copied().unwrap_or_default() };
+        return write_to_sessions::<F>(pipe, event, Some(&context), args);
     }
-    write_to_sessions(pipe, event, context, encode)
+    write_to_sessions::<F>(pipe, event, context, args)
 }
 
 #[inline(always)]
-fn write_to_sessions(
+fn write_to_sessions<F: EventFields>(
     pipe: &PipeInner,
     event: &EventCore,
-    context: &EventContext<'_>,
-    encode: impl FnOnce(&mut PayloadBuffer),
+    context: Option<&EventContext<'_>>,
+    args: &F::Args<'_>,
 ) -> WriteOutcome {
-    let mut encode = Some(encode);
-    let mut with = |state: &mut ThreadState| {
-        state.payload.clear();
-        if let Some(encode) = encode.take() {
-            encode(&mut state.payload);
+    let usual = STATE.try_with(|state| {
+        let mut state = state.try_borrow_mut().ok()?;
+        if context.is_none() && state.write_in_place::<F>(pipe, event, args) {
+            return Some(WriteOutcome::Written);
         }
-        state.write(pipe, event, context)
-    };
-    let usual = STATE.try_with(|state| state.try_borrow_mut().ok().map(|mut state| with(&mut state)));
+        Some(state.write::<F>(pipe, event, context, args))
+    });
     match usual {
         Ok(Some(outcome)) => outcome,
         // The thread is being torn down: an identity for this one event keeps the accounts exact.
-        Ok(None) | Err(_) => with(&mut ThreadState::new(String::new(), Parking::Allowed)),
+        Ok(None) | Err(_) => {
+            ThreadState::new(String::new(), Parking::Allowed).write::<F>(pipe, event, context, args)
+        }
     }
 }
 
@@ -103,18 +105,45 @@ impl ThreadState {
         Self { thread, lanes: Vec::new(), payload: PayloadBuffer::new() }
     }
 
-    fn write(&mut self, pipe: &PipeInner, event: &EventCore, context: &EventContext<'_>) -> WriteOutcome {
+    /// The usual case: one session wants the event, it has a lane here already, and there is room in that. False where it is not so.
+    #[inline(always)]
+    fn write_in_place<F: EventFields>(
+        &self,
+        pipe: &PipeInner,
+        event: &EventCore,
+        args: &F::Args<'_>,
+    ) -> bool {
+        let Some(cached) = self.lanes.first() else { return false };
+        if event.enabled_slots.load(Ordering::Relaxed) != 1 << cached.slot || cached.pipe_id != pipe.id {
+            return false;
+        }
+        let guard = self.thread.enter();
+        let stamp = pipe.time.stamp();
+        cached.lane.write_in_place(&guard, stamp, event.key, |space| F::encode(args, space))
+    }
+
+    #[inline(never)]
+    fn write<F: EventFields>(
+        &mut self,
+        pipe: &PipeInner,
+        event: &EventCore,
+        context: Option<&EventContext<'_>>,
+        args: &F::Args<'_>,
+    ) -> WriteOutcome {
+        self.payload.clear();
+        F::encode(args, &mut self.payload);
+        self.write_to_all(pipe, event, context)
+    }
+
+    #[inline(never)]
+    fn write_to_all(
+        &mut self,
+        pipe: &PipeInner,
+        event: &EventCore,
+        context: Option<&EventContext<'_>>,
+    ) -> WriteOutcome {
         let Self { thread, lanes, payload } = self;
-        let non_zero = |id: [u8; 16]| (id != [0; 16]).then_some(id);
-        let record = payload.payload().map(|payload| Record {
-            event_key: event.key,
-            payload,
-            activity_id: non_zero(context.activity_id),
-            related_activity_id: non_zero(context.related_activity_id),
-            thread_id: context.thread_id,
-            stack: context.stack,
-        });
-        let without_stack = record.map(|record| Record { stack: &[], ..record });
+        let payload = payload.payload();
         let stack_slots = pipe.stack_slots();
         let mut outcome = WriteOutcome::Disabled;
         let mut pending = event.enabled_slots.load(Ordering::Relaxed);
@@ -137,9 +166,10 @@ impl ThreadState {
             {
                 let lane = &cached.lane;
                 let walked = stack_slots >> cached.slot & 1 == 1;
-                let written = if walked { &record } else { &without_stack }
-                    .as_ref()
-                    .map_or_else(|| lane.discard(&guard), |record| lane.write(&guard, stamp, record));
+                let written = payload.map_or_else(
+                    || lane.discard(&guard),
+                    |payload| lane.write(&guard, stamp, &record(event, payload, context, walked)),
+                );
                 match written {
                     LaneWrite::Written if outcome == WriteOutcome::Disabled => {
                         outcome = WriteOutcome::Written
@@ -157,6 +187,26 @@ impl ThreadState {
         }
         outcome
     }
+}
+
+#[inline(always)]
+fn record<'a>(
+    event: &EventCore,
+    payload: &'a [u8],
+    context: Option<&EventContext<'a>>,
+    walked: bool,
+) -> Record<'a> {
+    let mut record = Record::new(event.key, payload);
+    if let Some(context) = context {
+        let non_zero = |id: [u8; 16]| (id != [0; 16]).then_some(id);
+        record.activity_id = non_zero(context.activity_id);
+        record.related_activity_id = non_zero(context.related_activity_id);
+        record.thread_id = context.thread_id;
+        if walked {
+            record.stack = context.stack;
+        }
+    }
+    record
 }
 
 struct FoundLanes {

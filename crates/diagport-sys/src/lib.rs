@@ -1,6 +1,7 @@
 //! The few operating-system calls that need unsafe code and that no crate we depend on wraps.
 //!
 //! * [`stack`]: the return addresses of the calling thread, read along the chain of frame pointers.
+//! * [`counter`]: the processor's counter, as the cheapest clock.
 //! * [`fork`]: whether this process is a forked child, which has none of its parent's other threads.
 //!
 //! What it does not do: turn addresses into names, look at another thread or process, or unwind with tables. Code without frame pointers
@@ -17,5 +18,6 @@
 //! ```
 #![deny(unsafe_code)]
 
+pub mod counter;
 pub mod fork;
 pub mod stack;

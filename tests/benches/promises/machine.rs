@@ -1,7 +1,9 @@
 //! Is the machine at rest? A benchmark on a shared one must know, and say.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fs;
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -115,7 +117,7 @@ impl Watch {
 /// Processor time since the machine started, in seconds.
 #[derive(Debug, Clone, Copy)]
 struct Used {
-    /// Of all processes but this one and its children. Summed from their own tables, which are exact: that of the machine is
+    /// Of all processes but this one and its descendants. Summed from their own tables, which are exact: that of the machine is
     /// sampled at the clock's tick, and sees too much of whoever wakes by it.
     foreign: f64,
     stolen: f64,
@@ -131,16 +133,21 @@ impl Used {
 }
 
 fn foreign_seconds() -> f64 {
-    let own = std::process::id();
     let Ok(folder) = fs::read_dir("/proc") else { return 0.0 };
     let pids = folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter_map(|pid| {
-        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // state ppid … utime stime cutime cstime: fields 3, 4 and 14 to 17. A process that ends leaves its time to its parent.
-        let fields: Vec<&str> = text.rsplit(')').next()?.split_whitespace().collect();
-        let parent: u32 = fields.get(1)?.parse().ok()?;
-        let ticks: f64 = fields.get(11..15)?.iter().filter_map(|field| field.parse::<f64>().ok()).sum();
-        (pid != own && parent != own).then_some(ticks * TICK_SECONDS)
-    })
-    .sum()
+    let processes: Vec<(u32, u32, f64)> = pids
+        .filter_map(|pid| {
+            let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            // state ppid … utime stime cutime cstime: fields 3, 4 and 14 to 17. A process that ends leaves its time to its parent.
+            let fields: Vec<&str> = text.rsplit(')').next()?.split_whitespace().collect();
+            let ticks: f64 = fields.get(11..15)?.iter().filter_map(|field| field.parse::<f64>().ok()).sum();
+            Some((pid, fields.get(1)?.parse().ok()?, ticks * TICK_SECONDS))
+        })
+        .collect();
+    let parents: HashMap<u32, u32> = processes.iter().map(|(pid, parent, _)| (*pid, *parent)).collect();
+    // A child's daemon works for us too.
+    let is_ours = |pid: u32| {
+        iter::successors(Some(pid), |pid| parents.get(pid).copied()).any(|pid| pid == std::process::id())
+    };
+    processes.iter().filter(|(pid, ..)| !is_ours(*pid)).map(|(.., seconds)| seconds).sum()
 }
