@@ -232,6 +232,7 @@ impl Chunk {
             + 16 * usize::from(flags & HAS_RELATED_ACTIVITY != 0)
             + 8 * usize::from(flags & HAS_THREAD_ID != 0);
         let payload_bytes = usize::from(u16::from_le_bytes(array_at(header, 20)));
+        self.memory.prefetch_for_reading(self.read_at);
         self.read_at += HEADER_BYTES + ids + 8 * frames + payload_bytes;
     }
 

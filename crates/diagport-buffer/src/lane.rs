@@ -346,7 +346,9 @@ impl Lane {
     fn note(&self, state: &LaneState) {
         if state.life != Life::Open {
             // The last word on attention: nobody clears it once the life is over.
-            self.attention.store(true, Ordering::Relaxed);
+            if !mutant("close_without_mark") {
+                self.attention.store(true, Ordering::Relaxed);
+            }
             if state.waiting != Waiting::Abandoned {
                 self.over.store(true, Ordering::Relaxed);
             }
@@ -423,7 +425,7 @@ impl Lane {
             // Release pairs with the Acquire in `write`.
             self.attention.store(false, order);
         }
-        let abandoned = u64::from(state.waiting == Waiting::Abandoned);
+        let abandoned = u64::from(state.waiting == Waiting::Abandoned && !mutant("abandoned_uncounted"));
         drop(state);
         if liveness == Liveness::Ended {
             self.thread.unpark();

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use diagport_buffer::{Lane, LaneWrite, MAX_STACK_FRAMES, Parking, ProducerThread, Record};
+use diagport_buffer::{Lane, LaneWrite, MAX_STACK_FRAMES, Parking, ProducerGuard, ProducerThread, Record};
 
 use crate::event::{EventContext, EventCore, WriteOutcome};
 use crate::event_pipe::{NewLane, PipeInner};
@@ -80,9 +80,6 @@ fn write_to_sessions<F: EventFields>(
 ) -> WriteOutcome {
     let usual = STATE.try_with(|state| {
         let mut state = state.try_borrow_mut().ok()?;
-        if context.is_none() && state.write_in_place::<F>(pipe, event, args) {
-            return Some(WriteOutcome::Written);
-        }
         Some(state.write::<F>(pipe, event, context, args))
     });
     match usual {
@@ -105,24 +102,7 @@ impl ThreadState {
         Self { thread, lanes: Vec::new(), payload: PayloadBuffer::new() }
     }
 
-    /// The usual case: one session wants the event, it has a lane here already, and there is room in that. False where it is not so.
     #[inline(always)]
-    fn write_in_place<F: EventFields>(
-        &self,
-        pipe: &PipeInner,
-        event: &EventCore,
-        args: &F::Args<'_>,
-    ) -> bool {
-        let Some(cached) = self.lanes.first() else { return false };
-        if event.enabled_slots.load(Ordering::Relaxed) != 1 << cached.slot || cached.pipe_id != pipe.id {
-            return false;
-        }
-        let guard = self.thread.enter();
-        let stamp = pipe.time.stamp();
-        cached.lane.write_in_place(&guard, stamp, event.key, |space| F::encode(args, space))
-    }
-
-    #[inline(never)]
     fn write<F: EventFields>(
         &mut self,
         pipe: &PipeInner,
@@ -130,9 +110,34 @@ impl ThreadState {
         context: Option<&EventContext<'_>>,
         args: &F::Args<'_>,
     ) -> WriteOutcome {
+        let Self { thread, lanes, payload } = self;
+        let slots = event.enabled_slots.load(Ordering::Relaxed);
+        // The usual case: an event without a context, for one session, with a lane here already. It has room nearly always.
+        if context.is_none()
+            && let Some(cached) = lanes.first()
+            && slots == 1 << cached.slot
+            && cached.pipe_id == pipe.id
+        {
+            let guard = thread.enter();
+            let stamp = pipe.time.stamp();
+            if cached.lane.write_in_place(&guard, stamp, event.key, |space| F::encode(args, space)) {
+                return WriteOutcome::Written;
+            }
+            match write_beside::<F>(payload, &cached.lane, &guard, stamp, event.key, args) {
+                LaneWrite::Written => return WriteOutcome::Written,
+                LaneWrite::Dropped => return WriteOutcome::Dropped,
+                LaneWrite::Blocked => {
+                    drop(guard);
+                    thread.park();
+                    return self.write_to_all(pipe, event, context, Lanes::Known(slots));
+                }
+                // The slot may have another session by now.
+                LaneWrite::Disabled => {}
+            }
+        }
         self.payload.clear();
         F::encode(args, &mut self.payload);
-        self.write_to_all(pipe, event, context)
+        self.write_to_all(pipe, event, context, Lanes::Wanted(slots))
     }
 
     #[inline(never)]
@@ -141,23 +146,26 @@ impl ThreadState {
         pipe: &PipeInner,
         event: &EventCore,
         context: Option<&EventContext<'_>>,
+        to: Lanes,
     ) -> WriteOutcome {
         let Self { thread, lanes, payload } = self;
         let payload = payload.payload();
         let stack_slots = pipe.stack_slots();
         let mut outcome = WriteOutcome::Disabled;
-        let mut pending = event.enabled_slots.load(Ordering::Relaxed);
-        let mut first_try = true;
+        let (mut pending, mut wanted) = match to {
+            Lanes::Wanted(slots) => (slots, slots),
+            Lanes::Known(slots) => (slots, 0),
+        };
         while pending != 0 {
             let guard = thread.enter();
-            if first_try {
+            if wanted != 0 {
                 // Lanes come before the stamp: see `EventBuffer::add_lane`.
-                let found = find_lanes(lanes, pending, pipe, event, thread);
+                let found = find_lanes(lanes, wanted, pipe, event, thread);
                 pending = found.slots;
                 if found.dropped {
                     outcome = WriteOutcome::Dropped;
                 }
-                first_try = false;
+                wanted = 0;
             }
             let stamp = pipe.time.stamp();
             let mut blocked = 0;
@@ -186,6 +194,33 @@ impl ThreadState {
             pending = blocked;
         }
         outcome
+    }
+}
+
+/// Slots that an event goes to, its payload encoded already.
+#[derive(Clone, Copy)]
+enum Lanes {
+    /// Lanes may have to be found or made.
+    Wanted(u64),
+    /// The event stands in the queues of these.
+    Known(u64),
+}
+
+/// Through the thread's scratch memory, where the chunk has no room or the reader asks for the lane: still inside the gate, with the stamp it has.
+#[inline(never)]
+fn write_beside<F: EventFields>(
+    payload: &mut PayloadBuffer,
+    lane: &Arc<Lane>,
+    guard: &ProducerGuard<'_>,
+    stamp: u64,
+    event_key: u32,
+    args: &F::Args<'_>,
+) -> LaneWrite {
+    payload.clear();
+    F::encode(args, payload);
+    match payload.payload() {
+        Some(payload) => lane.write(guard, stamp, &Record::new(event_key, payload)),
+        None => lane.discard(guard),
     }
 }
 
