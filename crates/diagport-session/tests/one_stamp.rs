@@ -75,6 +75,25 @@ fn invariant_13_several_sessions_share_one_stamp() {
     }
 }
 
+/// One session and nothing else, which is the usual case: also where a chunk is full, the drain asks for the lane, or there is no room.
+// spec-test: SES-EVENT-5
+#[test]
+fn invariant_13_one_session_has_one_stamp_an_event() {
+    const EVENTS: i64 = 30_000;
+    for budget_bytes in [1 << 20, 20 << 10, 600] {
+        let pipe = EventPipe::with_clock(description(), Arc::new(CountedClock::default()));
+        let tick = tick(&pipe);
+        let (session, peer) = (drop_session(&pipe, budget_bytes), MemoryPeer::reading());
+        session.start(peer.sink());
+        assert_ne!(tick.write((-1, 0, "finds its lane")), WriteOutcome::Disabled);
+        let looks = looks_of(|| {
+            (0..EVENTS).for_each(|index| assert_ne!(tick.write((index, 0, "event")), WriteOutcome::Disabled));
+        });
+        assert_eq!(looks, EVENTS as u64, "a budget of {budget_bytes}");
+        stop_and_account(&session, &peer);
+    }
+}
+
 // spec-test: SES-EVENT-1
 #[test]
 fn invariant_13_a_disabled_event_does_not_look_at_the_clock() {
