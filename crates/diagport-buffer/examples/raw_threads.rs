@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use diagport_buffer::{
-    BufferingMode, EventBuffer, LaneWrite, Parking, ProducerThread, Record, WakeReader, WakeReason,
+    BufferingMode, EventBuffer, LaneWrite, Parking, PayloadOut as _, Producer, Record, WakeReader, WakeReason,
 };
 
 const PRODUCERS: usize = 3;
@@ -67,22 +67,23 @@ fn produce(buffer: &Arc<EventBuffer>, cells: &Arc<Cells>, producer: usize) -> u6
         let (buffer, cells) = (Arc::clone(buffer), Arc::clone(cells));
         let first = (producer * LIVES + life) * RECORDS;
         let thread = thread::spawn(move || {
-            let thread = Arc::new(ProducerThread::new(first as u64 + 1, String::new(), Parking::Allowed));
-            let lane = {
-                let _guard = thread.enter();
-                buffer.add_lane(&thread)
-            };
-            let Some(lane) = lane else { return 0 };
+            let mut producer = Producer::new(first as u64 + 1, String::new(), Parking::Allowed);
+            let Some(lane) = buffer.add_lane(producer.enter().thread()) else { return 0 };
             let mut written = 0;
             for at in first..first + RECORDS {
                 cells.store(at, at);
                 let payload = at.to_le_bytes().repeat(1 + at % 40);
                 let outcome = loop {
-                    let outcome = lane.write(&thread.enter(), 0, &Record::new(0, &payload));
+                    let mut guard = producer.enter();
+                    if lane.write_in_place(&mut guard, 0, 0, |space| space.put(&payload)) {
+                        break LaneWrite::Written;
+                    }
+                    let outcome = lane.write(&mut guard, 0, &Record::new(0, &payload));
+                    drop(guard);
                     if outcome != LaneWrite::Blocked {
                         break outcome;
                     }
-                    thread.park();
+                    producer.thread().park();
                 };
                 match outcome {
                     LaneWrite::Written => written += 1,
@@ -90,7 +91,7 @@ fn produce(buffer: &Arc<EventBuffer>, cells: &Arc<Cells>, producer: usize) -> u6
                     LaneWrite::Dropped | LaneWrite::Blocked => {}
                 }
             }
-            thread.mark_dead();
+            producer.thread().mark_dead();
             written
         });
         written += thread.join().unwrap_or(0);

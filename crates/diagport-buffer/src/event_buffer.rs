@@ -7,11 +7,11 @@ use crossbeam_utils::CachePadded;
 
 use crate::chunk::Chunk;
 use crate::chunk_memory::{SLAB_BYTES, Slab};
-use crate::fence;
+use crate::fence::{self, Fenced};
 use crate::lane::{BufferTotals, FIRST_CHUNK_BYTES, Lane, LaneWrite, Liveness, MAX_CHUNK_BYTES};
 use crate::lock::lock;
-use crate::producer_thread::{Parking, ProducerThread};
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::producer_thread::{Outside, Parking, ProducerThread};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, mutant};
 use crate::wait_queue::{Turn, WaitQueue};
 
@@ -61,6 +61,10 @@ pub struct EventBuffer {
 /// With so many lanes of ended threads unread, and no capacity in Drop mode, no lane is made: a reader that does not read must not cost more
 /// memory with each thread that comes and goes.
 const MAX_UNREAD_ENDED_LANES: usize = 512;
+/// What the lane of an ended thread takes besides its chunks, with what the reader keeps of it, about.
+const ENDED_LANE_BYTES: usize = 1 << 10;
+/// How often a take looks at the gates of threads that are inside, all together: some tenths of a second.
+const MAX_TURNS: u32 = if cfg!(loom) { u32::MAX } else { 3_000 };
 /// What is in use before the reader is called, at most.
 const MAX_FILL_MARK_BYTES: usize = 64 << 20;
 
@@ -163,8 +167,10 @@ impl EventBuffer {
             return None;
         }
         let first = FIRST_CHUNK_BYTES.min(self.largest_chunk_bytes);
-        let full = self.mode == BufferingMode::Drop && self.budget_bytes - state.used_bytes < first;
-        if full && state.ended_lanes >= MAX_UNREAD_ENDED_LANES {
+        // With that many, some have no chunk at all: they lost what they had to say.
+        let chunkless = MAX_UNREAD_ENDED_LANES.max(self.budget_bytes / first);
+        let limit = if self.left_bytes(&state) < first { MAX_UNREAD_ENDED_LANES } else { chunkless };
+        if self.mode == BufferingMode::Drop && state.ended_lanes >= limit {
             return None;
         }
         let count = state.lanes.len() + 1;
@@ -197,7 +203,7 @@ impl EventBuffer {
     /// Takes everything that was written, lane by lane, and forgets the lanes of ended threads. For one thread at a time, the reader.
     ///
     /// If the caller reads its clock first (T), every record stamped below T is in this take or an earlier one: each lane's
-    /// thread is seen outside its gate after T.
+    /// thread is seen outside its gate after T. A thread that does not leave its gate for some tenths of a second is left out, and what it has comes later.
     #[allow(unsafe_code, reason = "the writer's side of each lane is handed over by its gate")]
     pub fn collect(&self, mut visit: impl FnMut(LaneTake<'_>)) {
         let _only_reader = lock(&self.reading);
@@ -206,17 +212,20 @@ impl EventBuffer {
             (state.lanes.clone(), state.closed)
         };
         lanes.iter().for_each(|lane| lane.revoke());
-        if !mutant("reader_without_fence") {
-            fence::seldom();
+        if !mutant("reader_without_fence") && fence::seldom() == Fenced::No {
+            // Nothing may be touched. The next round tries again.
+            return;
         }
+        let mut turns = MAX_TURNS;
         let mut chunks = Vec::new();
         let mut ended = false;
         for lane in &lanes {
             // Read before the take: a thread that was dead by then cannot have written after it.
             let alive = lane.thread().is_alive();
             let liveness = if alive && !closed { Liveness::Live } else { Liveness::Ended };
-            if !mutant("take_inside_gate") {
-                lane.thread().await_outside();
+            if !mutant("take_inside_gate") && lane.thread().await_outside(&mut turns) == Outside::NotSeen {
+                // The others are not to wait for it. What it has comes in a later round.
+                continue;
             }
             // SAFETY: this is the one reader, by the lock; revoked, fenced and seen outside just now, in that order.
             let attempts = unsafe { lane.take(&mut chunks, liveness) };
@@ -239,18 +248,22 @@ impl EventBuffer {
             gone.attempts += totals.attempts;
             gone.drops += totals.drops;
         }
-        let taken_lanes = taken.iter().filter(|taken| **taken).count();
         let mut state = lock(&self.state);
+        let charged = |(lane, taken): &(&Arc<Lane>, &bool)| **taken && lane.is_ending();
+        let charged_lanes = lanes.iter().zip(&taken).filter(charged).count();
         // Lanes are only ever added at the end, and only the reader removes them.
         let mut taken = taken.into_iter();
         state.lanes.retain(|_| !taken.next().unwrap_or(false));
         state.retired.attempts += gone.attempts;
         state.retired.drops += gone.drops;
-        state.ended_lanes = state.ended_lanes.saturating_sub(taken_lanes);
+        state.ended_lanes -= charged_lanes;
+        let front = if charged_lanes > 0 { self.freed(&mut state) } else { None };
         if state.lanes.capacity() > 4 * state.lanes.len() + 64 {
             let room = 2 * state.lanes.len() + 16;
             state.lanes.shrink_to(room);
         }
+        drop(state);
+        wake(front);
     }
 
     /// Gives a chunk's capacity back, and wakes whoever waits first.
@@ -261,18 +274,23 @@ impl EventBuffer {
             let mut state = lock(&self.state);
             state.used_bytes -= bytes;
             if !state.closed {
-                state.pooled_bytes += bytes;
-                state.pool.push(chunk);
+                // Without memory for the list it is freed.
+                if state.pool.try_reserve(1).is_ok() {
+                    state.pooled_bytes += bytes;
+                    state.pool.push(chunk);
+                }
             }
-            state.releases += 1;
-            // Relaxed: a producer that sees it late drops one event more, as if it had come before.
-            self.releases.store(state.releases, Ordering::Relaxed);
-            state.waiters.front()
+            self.freed(&mut state)
         };
-        // Outside the lock: a wake-up may take longer than what the lock is for.
-        if let Some(front) = front.filter(|_| !mutant("release_without_wake")) {
-            front.thread().unpark();
-        }
+        wake(front);
+    }
+
+    /// Says that there is capacity again; whom to wake, once the lock is given back.
+    fn freed(&self, state: &mut State) -> Option<Arc<Lane>> {
+        state.releases += 1;
+        // Relaxed: a producer that sees it late drops one event more, as if it had come before.
+        self.releases.store(state.releases, Ordering::Relaxed);
+        state.waiters.front()
     }
 
     #[inline]
@@ -344,9 +362,18 @@ impl EventBuffer {
         state.used_bytes + state.pooled_bytes
     }
 
-    /// Says that a thread with a lane here is about to be marked dead.
-    pub fn thread_is_ending(&self) {
-        lock(&self.state).ended_lanes += 1;
+    /// With the mark of the lane under the same lock, so that what was charged is given back once.
+    pub(crate) fn charge_ended_lane(&self, ending: &AtomicBool) {
+        let mut state = lock(&self.state);
+        if !state.closed {
+            ending.store(true, Ordering::Relaxed);
+            state.ended_lanes += 1;
+        }
+    }
+
+    /// What can be taken yet; lanes of ended threads may have used more than there is.
+    fn left_bytes(&self, state: &State) -> usize {
+        self.budget_bytes.saturating_sub(state.used_bytes + state.ended_lane_bytes())
     }
 
     /// Passes on that a thread with a lane here has ended.
@@ -380,10 +407,10 @@ impl EventBuffer {
         let turn = state.waiters.turn(lane);
         if turn != Turn::Behind || mutant("overtake") {
             let mut size = wanted_bytes.max(needed_bytes);
-            while size > needed_bytes && size > self.budget_bytes - state.used_bytes {
+            while size > needed_bytes && size > self.left_bytes(&state) {
                 size = (size / 2).max(needed_bytes);
             }
-            if size <= self.budget_bytes - state.used_bytes {
+            if size <= self.left_bytes(&state) {
                 let chunk = state.chunk_of(size, self.budget_bytes);
                 let next = if turn == Turn::Front {
                     state.waiters.pop_front();
@@ -416,6 +443,13 @@ impl EventBuffer {
     }
 }
 
+/// A wake-up may take longer than what a lock is for.
+fn wake(front: Option<Arc<Lane>>) {
+    if let Some(front) = front.filter(|_| !mutant("release_without_wake")) {
+        front.thread().unpark();
+    }
+}
+
 impl State {
     /// The caller has checked the budget. None only if there is no memory.
     fn chunk_of(&mut self, size: usize, budget_bytes: usize) -> Option<Chunk> {
@@ -427,7 +461,7 @@ impl State {
             self.pooled_bytes -= chunk.capacity_bytes();
             chunk
         } else {
-            while self.used_bytes + self.pooled_bytes + size > budget_bytes {
+            while self.used_bytes + self.pooled_bytes + self.ended_lane_bytes() + size > budget_bytes {
                 let Some(unfit) = self.pool.pop() else { break };
                 self.pooled_bytes -= unfit.capacity_bytes();
             }
@@ -438,12 +472,17 @@ impl State {
         Some(chunk)
     }
 
+    /// Capacity that the lanes of ended threads stand for.
+    fn ended_lane_bytes(&self) -> usize {
+        self.ended_lanes * ENDED_LANE_BYTES
+    }
+
     fn new_chunk(&mut self, size: usize) -> Option<Chunk> {
         if !self.uses_slabs || size != MAX_CHUNK_BYTES {
             return Chunk::on_heap(size);
         }
         let cut = self.slab.as_mut().and_then(|slab| Chunk::of_slab(slab, size));
-        cut.or_else(|| Chunk::of_slab(self.slab.insert(Slab::new()?), size))
+        cut.or_else(|| Chunk::of_slab(self.slab.insert(Slab::new()?), size)).or_else(|| Chunk::on_heap(size))
     }
 }
 
@@ -460,7 +499,7 @@ impl fmt::Debug for EventBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LaneWrite, Record};
+    use crate::{LaneWrite, Producer, Record};
 
     struct Silent;
 
@@ -472,11 +511,11 @@ mod tests {
     #[test]
     fn a_close_overtakes_an_abort_and_the_count_is_in_the_last_take() {
         let buffer = EventBuffer::new(BufferingMode::Block, 1000, Arc::new(Silent));
-        let thread = Arc::new(ProducerThread::new(1, String::new(), Parking::Allowed));
-        let lane = buffer.add_lane(&thread).expect("open");
+        let mut producer = Producer::new(1, String::new(), Parking::Allowed);
+        let lane = buffer.add_lane(producer.thread()).expect("open");
         let mut written = 0;
         let record = Record::new(0, &[0; 100]);
-        while lane.write(&thread.enter(), 0, &record) == LaneWrite::Written {
+        while lane.write(&mut producer.enter(), 0, &record) == LaneWrite::Written {
             written += 1;
         }
         let being_abandoned = {
@@ -488,9 +527,9 @@ mod tests {
         let mut taken = 0;
         buffer.collect(|take| taken = take.attempts);
         being_abandoned.iter().for_each(|lane| lane.abandon());
-        thread.park();
-        assert_eq!(lane.write(&thread.enter(), 0, &record), LaneWrite::Dropped);
-        assert_eq!(lane.write(&thread.enter(), 0, &record), LaneWrite::Disabled);
+        producer.thread().park();
+        assert_eq!(lane.write(&mut producer.enter(), 0, &record), LaneWrite::Dropped);
+        assert_eq!(lane.write(&mut producer.enter(), 0, &record), LaneWrite::Disabled);
         assert_eq!(taken, written + 1);
         assert_eq!(buffer.totals(), BufferTotals { attempts: written + 1, drops: 1 });
     }

@@ -16,6 +16,8 @@ use crate::sync::{HandedCell, Mutex, MutexGuard, mutant};
 /// A lane's first chunk; each full one is followed by one of twice the size, up to [`MAX_CHUNK_BYTES`].
 pub(crate) const FIRST_CHUNK_BYTES: usize = 4 * 1024;
 pub(crate) const MAX_CHUNK_BYTES: usize = 64 * 1024;
+/// Chunks that a lane keeps room for in its list.
+const MAX_LIST_ROOM: usize = 16;
 
 /// What became of one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +49,8 @@ pub struct Lane {
     attention: AtomicBool,
     /// The end has come: for a thread that only wants to know whether to forget the lane. Never cleared.
     over: AtomicBool,
+    /// Its thread has said that it ends, and the lane is charged.
+    ending: AtomicBool,
     state: Mutex<LaneState>,
     counts: CachePadded<SharedCounts>,
     writer: HandedCell<Writer>,
@@ -140,6 +144,7 @@ impl Lane {
             buffer,
             attention: AtomicBool::new(false),
             over: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
             state: Mutex::new(LaneState { waiting: Waiting::No, life: Life::Open }),
             counts: CachePadded::new(SharedCounts { attempts: AtomicU64::new(0), drops: AtomicU64::new(0) }),
             writer: HandedCell::new(writer),
@@ -170,12 +175,17 @@ impl Lane {
     /// Usually it takes no lock, no fence and no read-modify-write: it copies the record and stores two counters.
     #[allow(unsafe_code, reason = "the writer's side is handed over by the gate")]
     #[inline(always)]
-    pub fn write(self: &Arc<Self>, guard: &ProducerGuard<'_>, ticks: u64, record: &Record<'_>) -> LaneWrite {
-        debug_assert!(std::ptr::eq(guard.thread(), &raw const *self.thread), "a lane belongs to one thread");
+    pub fn write(
+        self: &Arc<Self>,
+        guard: &mut ProducerGuard<'_>,
+        ticks: u64,
+        record: &Record<'_>,
+    ) -> LaneWrite {
+        self.check(guard);
         let needed = record.encoded_bytes();
         // Acquire pairs with the Release in `take`: what the reader did with the writer's side is over.
         if !self.attention.load(Ordering::Acquire) {
-            // SAFETY: the guard says that this is the lane's thread, inside its gate, and attention is not asked for. So the reader, if
+            // SAFETY: the guard is of the lane's thread and borrowed for the call, so this is the only write; attention is not asked for. So the reader, if
             // it comes now, waits for the gate; and what it did last happened before the load.
             let outcome =
                 unsafe { self.writer.with(|writer| self.write_quickly(writer, ticks, record, needed)) };
@@ -194,12 +204,12 @@ impl Lane {
     #[inline(always)]
     pub fn write_in_place(
         &self,
-        guard: &ProducerGuard<'_>,
+        guard: &mut ProducerGuard<'_>,
         ticks: u64,
         event_key: u32,
         encode: impl FnOnce(&mut PayloadSpace<'_>),
     ) -> bool {
-        debug_assert!(std::ptr::eq(guard.thread(), &raw const *self.thread), "a lane belongs to one thread");
+        self.check(guard);
         // Acquire pairs with the Release in `take`: what the reader did with the writer's side is over.
         if self.attention.load(Ordering::Acquire) {
             return false;
@@ -324,14 +334,30 @@ impl Lane {
 
     /// Counts an attempt whose record could not even be made (too large, no memory): `Dropped`, or `Disabled`.
     #[allow(unsafe_code, reason = "the writer's side is handed over by the lock")]
-    pub fn discard(&self, guard: &ProducerGuard<'_>) -> LaneWrite {
-        debug_assert!(std::ptr::eq(guard.thread(), &raw const *self.thread), "a lane belongs to one thread");
+    pub fn discard(&self, guard: &mut ProducerGuard<'_>) -> LaneWrite {
+        self.check(guard);
         let mut state = lock(&self.state);
         // SAFETY: the lane's thread with the lock; the reader touches it only with the lock.
         unsafe {
             self.writer
                 .with(|writer| self.not_open(&mut state, writer).unwrap_or_else(|| self.count_drop(writer)))
         }
+    }
+
+    /// A guard of another thread proves nothing about this lane.
+    #[inline(always)]
+    fn check(&self, guard: &ProducerGuard<'_>) {
+        assert!(Arc::ptr_eq(guard.thread(), &self.thread), "a lane belongs to one thread");
+    }
+
+    /// Says that its thread is about to be marked dead: from then on until it is forgotten it counts as used capacity.
+    pub fn thread_is_ending(&self) {
+        self.buffer.charge_ended_lane(&self.ending);
+    }
+
+    /// Read with the buffer's state locked, as it is written.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Relaxed)
     }
 
     /// Whether it takes nothing more, so that its thread can forget it. Whoever learns of a later session in some way that orders
@@ -440,6 +466,8 @@ impl Lane {
             writer.next_chunk_bytes = self.buffer.shrunk(writer.next_chunk_bytes);
         }
         chunks.append(&mut writer.full);
+        // The room of a large backlog is not to stay with each lane that once had one.
+        writer.full.shrink_to(MAX_LIST_ROOM);
         let current = std::mem::replace(&mut writer.current, Chunk::NONE);
         if capacity > 0 {
             chunks.push(current);

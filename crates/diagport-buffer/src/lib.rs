@@ -18,7 +18,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use diagport_buffer::{BufferingMode, EventBuffer, LaneWrite, Parking, ProducerThread, Record, WakeReader, WakeReason};
+//! use diagport_buffer::{BufferingMode, EventBuffer, LaneWrite, Parking, Producer, Record, WakeReader, WakeReason};
 //!
 //! struct Bell;
 //! impl WakeReader for Bell {
@@ -26,10 +26,10 @@
 //! }
 //!
 //! let buffer = EventBuffer::new(BufferingMode::Drop, 1 << 20, Arc::new(Bell));
-//! let thread = Arc::new(ProducerThread::new(4242, "worker".into(), Parking::Allowed));
-//! let guard = thread.enter();
-//! let lane = buffer.add_lane(&thread).expect("the buffer is open");
-//! assert_eq!(lane.write(&guard, 1000, &Record::new(1, b"payload")), LaneWrite::Written);
+//! let mut producer = Producer::new(4242, "worker".into(), Parking::Allowed);
+//! let mut guard = producer.enter();
+//! let lane = buffer.add_lane(guard.thread()).expect("the buffer is open");
+//! assert_eq!(lane.write(&mut guard, 1000, &Record::new(1, b"payload")), LaneWrite::Written);
 //! drop(guard);
 //!
 //! let mut seen = 0;
@@ -61,6 +61,6 @@ pub use chunk::{Chunk, MAX_PAYLOAD_BYTES, MAX_STACK_FRAMES, Record, StoredRecord
 pub use event_buffer::{BufferingMode, EventBuffer, LaneTake, WakeReader, WakeReason};
 pub use lane::{BufferTotals, Lane, LaneWrite, Liveness};
 pub use payload_space::{PayloadOut, PayloadSpace, is_plain_ascii};
-pub use producer_thread::{Parking, ProducerGuard, ProducerThread};
+pub use producer_thread::{Parking, Producer, ProducerGuard, ProducerThread};
 #[cfg(any(loom, diagport_tsan))]
 pub use sync::plant_mistake;

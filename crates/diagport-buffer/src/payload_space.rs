@@ -87,6 +87,11 @@ impl PayloadOut for PayloadSpace<'_> {
 
     #[inline(always)]
     fn put_ascii(&mut self, text: &str) -> bool {
+        // The text is the caller's and may be of any length: what cannot fit is not looked at. (A third of the bytes may be enough in UTF-16.)
+        if text.len() / 3 * 2 > self.left_bytes {
+            self.fail();
+            return true;
+        }
         if !is_plain_ascii(text) {
             return false;
         }

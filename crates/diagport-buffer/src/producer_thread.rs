@@ -1,7 +1,7 @@
 //! A thread that writes events, as all sessions see it.
 
 use std::fmt;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
@@ -19,7 +19,14 @@ pub enum Parking {
     Never,
 }
 
-/// One OS thread, for as long as it lives. Shared by its lanes and by the reader of each.
+/// A thread's own side of its [`ProducerThread`]. There is one, and entering borrows it: so nobody is in the gate twice, and nobody writes to a lane but
+/// through this.
+#[derive(Debug)]
+pub struct Producer {
+    thread: Arc<ProducerThread>,
+}
+
+/// One OS thread, for as long as it lives, as its lanes and the reader of each share it.
 pub struct ProducerThread {
     os_thread_id: u64,
     name: String,
@@ -36,14 +43,14 @@ pub struct ProducerThread {
 /// Proof that the thread is inside its gate. Give it back before [`ProducerThread::park`].
 #[must_use]
 pub struct ProducerGuard<'a> {
-    thread: &'a ProducerThread,
+    producer: &'a mut Producer,
 }
 
-impl ProducerThread {
+impl Producer {
     /// `os_thread_id` is what readers show as the thread of its events, `name` what they may call it (may be empty).
     #[must_use]
     pub fn new(os_thread_id: u64, name: String, parking: Parking) -> Self {
-        Self {
+        let thread = ProducerThread {
             os_thread_id,
             name,
             parking,
@@ -51,16 +58,34 @@ impl ProducerThread {
             inside: CachePadded::new(AtomicBool::new(false)),
             token: Mutex::new(false),
             token_set: Condvar::new(),
-        }
+        };
+        Self { thread: Arc::new(thread) }
     }
 
-    /// See [`Self::new`].
+    /// What others see of it.
+    #[must_use]
+    pub fn thread(&self) -> &Arc<ProducerThread> {
+        &self.thread
+    }
+
+    /// Takes the thread into its gate.
+    #[inline]
+    pub fn enter(&mut self) -> ProducerGuard<'_> {
+        // Relaxed: the fence orders it before the looks at the lanes and at the clock that follow.
+        self.thread.inside.store(true, Ordering::Relaxed);
+        fence::often();
+        ProducerGuard { producer: self }
+    }
+}
+
+impl ProducerThread {
+    /// See [`Producer::new`].
     #[must_use]
     pub fn os_thread_id(&self) -> u64 {
         self.os_thread_id
     }
 
-    /// See [`Self::new`].
+    /// See [`Producer::new`].
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -72,23 +97,19 @@ impl ProducerThread {
         self.parking
     }
 
-    /// Takes the thread into its gate. Only the thread itself calls this, and not twice at a time.
-    #[inline]
-    pub fn enter(&self) -> ProducerGuard<'_> {
-        // Relaxed: the fence orders it before the looks at the lanes and at the clock that follow.
-        self.inside.store(true, Ordering::Relaxed);
-        fence::often();
-        ProducerGuard { thread: self }
-    }
-
-    /// Waits until the thread is outside its gate for a moment. What it wrote before then can be read, and whatever it does in its gate later
-    /// it does in the knowledge of all that the caller stored before its [`fence::seldom`].
-    pub(crate) fn await_outside(&self) {
+    /// Waits until the thread is outside its gate for a moment, but no more than `turns` more turns. Once it was seen outside, what it wrote before then
+    /// can be read, and whatever it does in its gate later it does in the knowledge of all that the caller stored before its [`fence::seldom`].
+    pub(crate) fn await_outside(&self, turns: &mut u32) -> Outside {
         let mut turn = 0;
         while self.inside.load(Ordering::Acquire) {
+            if *turns == 0 {
+                return Outside::NotSeen;
+            }
+            *turns -= 1;
             wait_a_little(turn);
             turn = turn.saturating_add(1);
         }
+        Outside::Seen
     }
 
     /// Says that the thread writes nothing more. Its lanes are freed once they are read.
@@ -124,10 +145,19 @@ impl ProducerThread {
 
 impl ProducerGuard<'_> {
     /// The thread inside.
+    #[inline]
     #[must_use]
-    pub fn thread(&self) -> &ProducerThread {
-        self.thread
+    pub fn thread(&self) -> &Arc<ProducerThread> {
+        &self.producer.thread
     }
+}
+
+/// Whether a thread was seen outside its gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outside {
+    Seen,
+    /// It has not left: stopped by a debugger, or at a page that does not come.
+    NotSeen,
 }
 
 impl Drop for ProducerGuard<'_> {
@@ -135,7 +165,7 @@ impl Drop for ProducerGuard<'_> {
     fn drop(&mut self) {
         let order = if mutant("leave_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         // Release pairs with the Acquire in `await_outside`: the reader sees all that was written inside.
-        self.thread.inside.store(false, order);
+        self.producer.thread.inside.store(false, order);
     }
 }
 
@@ -151,6 +181,6 @@ impl fmt::Debug for ProducerThread {
 
 impl fmt::Debug for ProducerGuard<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ProducerGuard").field(self.thread).finish()
+        f.debug_tuple("ProducerGuard").field(self.producer).finish()
     }
 }

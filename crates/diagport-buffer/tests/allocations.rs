@@ -3,12 +3,12 @@
 
 mod allocator;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use allocator::{CountingAllocator, count_allocations, without_memory};
 use diagport_buffer::{
-    BufferTotals, BufferingMode, EventBuffer, Lane, LaneWrite, Parking, ProducerThread, Record, WakeReader,
-    WakeReason,
+    BufferTotals, BufferingMode, EventBuffer, Lane, LaneWrite, Parking, Record, WakeReader, WakeReason,
 };
 
 #[global_allocator]
@@ -21,21 +21,19 @@ impl WakeReader for Silent {
 }
 
 struct Producer {
-    thread: Arc<ProducerThread>,
+    side: RefCell<diagport_buffer::Producer>,
     lane: Arc<Lane>,
 }
 
 impl Producer {
     fn new(buffer: &Arc<EventBuffer>, id: u64) -> Self {
-        let thread = Arc::new(ProducerThread::new(id, String::new(), Parking::Allowed));
-        let guard = thread.enter();
-        let lane = buffer.add_lane(&thread).unwrap();
-        drop(guard);
-        Self { thread, lane }
+        let mut side = diagport_buffer::Producer::new(id, String::new(), Parking::Allowed);
+        let lane = buffer.add_lane(side.enter().thread()).unwrap();
+        Self { side: RefCell::new(side), lane }
     }
 
     fn write(&self, payload: &[u8]) -> LaneWrite {
-        self.lane.write(&self.thread.enter(), 1, &Record::new(0, payload))
+        self.lane.write(&mut self.side.borrow_mut().enter(), 1, &Record::new(0, payload))
     }
 }
 

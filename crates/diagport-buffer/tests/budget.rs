@@ -1,6 +1,7 @@
 //! The budget, the queue and the counts, driven by hand: one test thread plays all producers and the reader, so nothing waits.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -31,6 +32,7 @@ struct Play {
 }
 
 struct Producer {
+    side: RefCell<diagport_buffer::Producer>,
     thread: Arc<ProducerThread>,
     lane: Arc<Lane>,
 }
@@ -48,17 +50,15 @@ impl Play {
     }
 
     fn producer(&self, id: u64, parking: Parking) -> Producer {
-        let thread = Arc::new(ProducerThread::new(id, format!("t{id}"), parking));
-        let guard = thread.enter();
-        let lane = self.buffer.add_lane(&thread).unwrap();
-        drop(guard);
-        Producer { thread, lane }
+        let mut side = diagport_buffer::Producer::new(id, format!("t{id}"), parking);
+        let lane = self.buffer.add_lane(side.enter().thread()).unwrap();
+        Producer { thread: Arc::clone(side.thread()), side: RefCell::new(side), lane }
     }
 
     fn write_bytes(&mut self, producer: &Producer, payload: &[u8]) -> LaneWrite {
         self.ticks += 1;
-        let guard = producer.thread.enter();
-        producer.lane.write(&guard, self.ticks, &Record::new(0, payload))
+        let mut side = producer.side.borrow_mut();
+        producer.lane.write(&mut side.enter(), self.ticks, &Record::new(0, payload))
     }
 
     fn write(&mut self, producer: &Producer) -> LaneWrite {
@@ -123,9 +123,7 @@ fn invariant_2_oversize_is_a_counted_drop_in_both_modes() {
         let a = play.producer(1, Parking::Allowed);
         assert_eq!(play.write_bytes(&a, &vec![0; MAX_PAYLOAD_BYTES + 1]), LaneWrite::Dropped);
         assert_eq!(play.write_bytes(&a, &vec![0; MAX_PAYLOAD_BYTES]), LaneWrite::Written);
-        let guard = a.thread.enter();
-        assert_eq!(a.lane.discard(&guard), LaneWrite::Dropped);
-        drop(guard);
+        assert_eq!(a.lane.discard(&mut a.side.borrow_mut().enter()), LaneWrite::Dropped);
         assert_eq!(play.read(), (vec![(1, 2)], vec![(1, 3)]));
         let mut small = Play::new(mode, 1000);
         let a = small.producer(1, Parking::Allowed);
@@ -317,7 +315,23 @@ fn a_reader_is_rung_for_the_first_record_and_the_fill_level() {
 fn nothing_joins_a_closed_buffer() {
     let play = Play::new(BufferingMode::Block, BUDGET);
     play.buffer.close();
-    let thread = Arc::new(ProducerThread::new(1, String::new(), Parking::Allowed));
-    assert!(play.buffer.add_lane(&thread).is_none());
+    let producer = diagport_buffer::Producer::new(1, String::new(), Parking::Allowed);
+    assert!(play.buffer.add_lane(producer.thread()).is_none());
     assert_eq!(play.buffer.held_bytes(), 0);
+}
+
+/// A debugger stops a thread in the middle of an event, or its page does not come: the reader serves the others, and what that thread has comes later.
+#[test]
+fn invariant_12_a_thread_that_stays_in_its_gate_holds_up_nobody() {
+    let mut play = Play::new(BufferingMode::Drop, BUDGET);
+    let (stuck, other) = (play.producer(1, Parking::Allowed), play.producer(2, Parking::Allowed));
+    assert_eq!(play.write(&stuck), LaneWrite::Written);
+    assert_eq!(play.write(&other), LaneWrite::Written);
+    let mut side = stuck.side.borrow_mut();
+    let guard = side.enter();
+    assert_eq!(play.read(), (vec![(2, 1)], vec![(2, 1)]));
+    drop(guard);
+    drop(side);
+    assert_eq!(play.write(&stuck), LaneWrite::Written);
+    assert_eq!(play.read(), (vec![(1, 1), (1, 2)], vec![(1, 2), (2, 1)]));
 }

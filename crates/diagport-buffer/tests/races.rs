@@ -7,8 +7,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use diagport_buffer::{
-    BufferTotals, BufferingMode, EventBuffer, LaneWrite, Parking, ProducerThread, Record, WakeReader,
-    WakeReason,
+    BufferTotals, BufferingMode, EventBuffer, LaneWrite, Parking, Producer, Record, WakeReader, WakeReason,
 };
 
 struct Silent;
@@ -33,22 +32,19 @@ impl Random {
 fn produce(buffer: &Arc<EventBuffer>, id: u64, lives: u64, random: &mut Random) -> (u64, u64) {
     let (mut written, mut dropped) = (0, 0);
     for life in 0..lives {
-        let thread = Arc::new(ProducerThread::new(id * 1_000 + life, String::new(), Parking::Allowed));
-        let lane = {
-            let _guard = thread.enter();
-            buffer.add_lane(&thread)
-        };
+        let mut producer = Producer::new(id * 1_000 + life, String::new(), Parking::Allowed);
+        let lane = buffer.add_lane(producer.enter().thread());
         let Some(lane) = lane else { return (written, dropped) };
         // The last life goes on to the end.
         let count = if life + 1 == lives { u64::MAX } else { random.below(20) };
         for _ in 0..count {
             let payload = vec![1; random.below(400) as usize];
             let outcome = loop {
-                let outcome = lane.write(&thread.enter(), 0, &Record::new(0, &payload));
+                let outcome = lane.write(&mut producer.enter(), 0, &Record::new(0, &payload));
                 if outcome != LaneWrite::Blocked {
                     break outcome;
                 }
-                thread.park();
+                producer.thread().park();
             };
             match outcome {
                 LaneWrite::Written => written += 1,
@@ -60,7 +56,7 @@ fn produce(buffer: &Arc<EventBuffer>, id: u64, lives: u64, random: &mut Random) 
                 LaneWrite::Blocked => unreachable!(),
             }
         }
-        thread.mark_dead();
+        producer.thread().mark_dead();
     }
     (written, dropped)
 }

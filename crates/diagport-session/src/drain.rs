@@ -96,7 +96,7 @@ impl Drain {
             }
             if has_rounds {
                 self.span = self.span.next(self.session.pipe.time.now());
-                self.round(self.span.end_stamp())?;
+                self.round(self.span.boundary())?;
             }
             self.session.signal.wait();
         }

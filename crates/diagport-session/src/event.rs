@@ -149,7 +149,7 @@ impl<F: EventFields> Event<F> {
     /// Writes the event to every session that wants it: `event.write((1, "text"))`.
     ///
     /// Does not wait, unless a Block session has no capacity: then until its drain has freed some, or the session is stopping.
-    /// Allocates nothing but, now and then, a chunk of a session's budget.
+    /// Allocates nothing but, now and then, a chunk of a session's budget. Not for signal handlers: the thread may be in the middle of an event.
     #[inline]
     pub fn write(&self, args: F::Args<'_>) -> WriteOutcome {
         if !self.is_enabled() {

@@ -186,11 +186,10 @@ impl PipeInner {
 
     pub(crate) fn enable(&self, session: &SessionCore) {
         let mut state = lock(&self.state);
-        if session.config.stack_walk == StackWalk::On {
+        if state.enable(session).is_some() && session.config.stack_walk == StackWalk::On {
             // Relaxed, as the bits of the events: a thread that sees it late leaves a first stack out.
             self.stack_slots.fetch_or(1 << session.slot, Ordering::Relaxed);
         }
-        state.enable(session);
     }
 
     /// The slots whose sessions want stacks.

@@ -79,6 +79,10 @@ impl PayloadOut for PayloadBuffer {
     }
 
     fn put_ascii(&mut self, text: &str) -> bool {
+        if text.len() / 3 * 2 > MAX_PAYLOAD_BYTES {
+            self.failed = true;
+            return true;
+        }
         let is_plain = is_plain_ascii(text);
         if is_plain && let Some(room) = self.room_for(2 * text.len() + 2) {
             let units = room.as_chunks_mut::<2>().0;

@@ -114,6 +114,8 @@ impl Merge {
                 left = true;
                 return true;
             }
+            // The room of a large backlog is not to stay with each thread that once had one.
+            cursor.chunks.shrink_to(16);
             let lost = cursor.taken_attempts - cursor.shown_attempts;
             cursor.shown_attempts = cursor.taken_attempts;
             shown = show(cursor, lost, cursor.liveness);

@@ -176,16 +176,16 @@ impl PipeState {
     }
 
     /// Sets the session's bits: from now on producers write to it.
-    pub(crate) fn enable(&mut self, session: &SessionCore) {
-        if self.move_stage(session, &[Stage::Inert], Stage::Enabled).is_none() {
-            return;
-        }
-        let Some(entry) = &self.slots[session.slot] else { return };
+    /// None where the session does not hold its slot any more, or is enabled already.
+    pub(crate) fn enable(&mut self, session: &SessionCore) -> Option<()> {
+        self.move_stage(session, &[Stage::Inert], Stage::Enabled)?;
+        let entry = self.slots[session.slot].as_ref()?;
         for provider in &self.providers {
             for event in &provider.events {
                 event.set_slot(session.slot, entry.wants(&provider.name, event));
             }
         }
+        Some(())
     }
 
     /// Queues the callbacks of the session's start.

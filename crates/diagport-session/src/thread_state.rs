@@ -4,7 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use diagport_buffer::{Lane, LaneWrite, MAX_STACK_FRAMES, Parking, ProducerGuard, ProducerThread, Record};
+use diagport_buffer::{
+    Lane, LaneWrite, MAX_STACK_FRAMES, Parking, Producer, ProducerGuard, ProducerThread, Record,
+};
 
 use crate::event::{EventContext, EventCore, WriteOutcome};
 use crate::event_pipe::{NewLane, PipeInner};
@@ -17,7 +19,9 @@ thread_local! {
 
 /// Dropped when its thread ends: then the sessions learn that nothing more comes from it.
 struct ThreadState {
-    thread: Arc<ProducerThread>,
+    producer: Producer,
+    /// Of the process that made it: a forked child has the thread's memory, another thread and none of the drains.
+    fork_generation: u32,
     lanes: Vec<CachedLane>,
     payload: PayloadBuffer,
 }
@@ -80,13 +84,16 @@ fn write_to_sessions<F: EventFields>(
 ) -> WriteOutcome {
     let usual = STATE.try_with(|state| {
         let mut state = state.try_borrow_mut().ok()?;
+        if state.is_of_another_process() {
+            state.start_anew();
+        }
         Some(state.write::<F>(pipe, event, context, args))
     });
     match usual {
         Ok(Some(outcome)) => outcome,
         // The thread is being torn down: an identity for this one event keeps the accounts exact.
         Ok(None) | Err(_) => {
-            ThreadState::new(String::new(), Parking::Allowed).write::<F>(pipe, event, context, args)
+            ThreadState::new(String::new(), PARKING.get()).write::<F>(pipe, event, context, args)
         }
     }
 }
@@ -98,8 +105,28 @@ impl ThreadState {
     }
 
     fn new(name: String, parking: Parking) -> Self {
-        let thread = Arc::new(ProducerThread::new(os_thread_id(), name, parking));
-        Self { thread, lanes: Vec::new(), payload: PayloadBuffer::new() }
+        Self {
+            producer: Producer::new(os_thread_id(), name, parking),
+            fork_generation: diagport_sys::fork::generation(),
+            lanes: Vec::new(),
+            payload: PayloadBuffer::new(),
+        }
+    }
+
+    fn is_of_another_process(&self) -> bool {
+        diagport_sys::fork::generation() != self.fork_generation
+    }
+
+    /// What the parent's threads held at the fork is held for ever here, so none of it may be touched.
+    fn forget_parent(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.lanes));
+    }
+
+    /// A child that has a pipe of its own starts anew.
+    #[cold]
+    fn start_anew(&mut self) {
+        self.forget_parent();
+        *self = Self::new(String::new(), PARKING.get());
     }
 
     #[inline(always)]
@@ -110,7 +137,7 @@ impl ThreadState {
         context: Option<&EventContext<'_>>,
         args: &F::Args<'_>,
     ) -> WriteOutcome {
-        let Self { thread, lanes, payload } = self;
+        let Self { producer, lanes, payload, .. } = self;
         let slots = event.enabled_slots.load(Ordering::Relaxed);
         // The usual case: an event without a context, for one session, with a lane here already. It has room nearly always.
         if context.is_none()
@@ -118,17 +145,17 @@ impl ThreadState {
             && slots == 1 << cached.slot
             && cached.pipe_id == pipe.id
         {
-            let guard = thread.enter();
+            let mut guard = producer.enter();
             let stamp = pipe.time.stamp();
-            if cached.lane.write_in_place(&guard, stamp, event.key, |space| F::encode(args, space)) {
+            if cached.lane.write_in_place(&mut guard, stamp, event.key, |space| F::encode(args, space)) {
                 return WriteOutcome::Written;
             }
-            match write_beside::<F>(payload, &cached.lane, &guard, stamp, event.key, args) {
+            match write_beside::<F>(payload, &cached.lane, &mut guard, stamp, event.key, args) {
                 LaneWrite::Written => return WriteOutcome::Written,
                 LaneWrite::Dropped => return WriteOutcome::Dropped,
                 LaneWrite::Blocked => {
                     drop(guard);
-                    thread.park();
+                    producer.thread().park();
                     return self.write_to_all(pipe, event, context, Lanes::Known(slots));
                 }
                 // The slot may have another session by now.
@@ -148,7 +175,7 @@ impl ThreadState {
         context: Option<&EventContext<'_>>,
         to: Lanes,
     ) -> WriteOutcome {
-        let Self { thread, lanes, payload } = self;
+        let Self { producer, lanes, payload, .. } = self;
         let payload = payload.payload();
         let stack_slots = pipe.stack_slots();
         let mut outcome = WriteOutcome::Disabled;
@@ -157,10 +184,10 @@ impl ThreadState {
             Lanes::Known(slots) => (slots, 0),
         };
         while pending != 0 {
-            let guard = thread.enter();
+            let mut guard = producer.enter();
             if wanted != 0 {
                 // Lanes come before the stamp: see `EventBuffer::add_lane`.
-                let found = find_lanes(lanes, wanted, pipe, event, thread);
+                let found = find_lanes(lanes, wanted, pipe, event, guard.thread());
                 pending = found.slots;
                 if found.dropped {
                     outcome = WriteOutcome::Dropped;
@@ -174,10 +201,10 @@ impl ThreadState {
             {
                 let lane = &cached.lane;
                 let walked = stack_slots >> cached.slot & 1 == 1;
-                let written = payload.map_or_else(
-                    || lane.discard(&guard),
-                    |payload| lane.write(&guard, stamp, &record(event, payload, context, walked)),
-                );
+                let written = match payload {
+                    Some(payload) => lane.write(&mut guard, stamp, &record(event, payload, context, walked)),
+                    None => lane.discard(&mut guard),
+                };
                 match written {
                     LaneWrite::Written if outcome == WriteOutcome::Disabled => {
                         outcome = WriteOutcome::Written
@@ -189,7 +216,7 @@ impl ThreadState {
             }
             drop(guard);
             if blocked != 0 {
-                thread.park();
+                producer.thread().park();
             }
             pending = blocked;
         }
@@ -211,7 +238,7 @@ enum Lanes {
 fn write_beside<F: EventFields>(
     payload: &mut PayloadBuffer,
     lane: &Arc<Lane>,
-    guard: &ProducerGuard<'_>,
+    guard: &mut ProducerGuard<'_>,
     stamp: u64,
     event_key: u32,
     args: &F::Args<'_>,
@@ -286,8 +313,11 @@ fn find_lanes(
 
 impl Drop for ThreadState {
     fn drop(&mut self) {
-        self.lanes.iter().for_each(|cached| cached.lane.buffer().thread_is_ending());
-        self.thread.mark_dead();
+        if self.is_of_another_process() {
+            return self.forget_parent();
+        }
+        self.lanes.iter().for_each(|cached| cached.lane.thread_is_ending());
+        self.producer.thread().mark_dead();
         for cached in &self.lanes {
             cached.lane.buffer().thread_ended();
         }

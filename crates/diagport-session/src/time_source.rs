@@ -88,12 +88,14 @@ pub(crate) struct StampSpan {
     to: Moment,
     /// Nanoseconds a stamp unit, in 2^-32.
     rate: u64,
+    /// The stamp of its end is below that of its beginning.
+    went_back: bool,
 }
 
 impl StampSpan {
     /// The span that ends at the pipe's beginning.
     pub(crate) fn at(moment: Moment) -> Self {
-        Self { from: moment, to: moment, rate: 0 }
+        Self { from: moment, to: moment, rate: 0, went_back: false }
     }
 
     /// The span that follows, up to `to`.
@@ -101,16 +103,19 @@ impl StampSpan {
         let from = self.to;
         // A moment that is not later than the last one adds nothing.
         if to.stamp <= from.stamp || to.ticks <= from.ticks {
-            return Self::at(Moment { stamp: to.stamp.max(from.stamp), ticks: to.ticks.max(from.ticks) });
+            let still = Self::at(Moment { stamp: to.stamp, ticks: to.ticks.max(from.ticks) });
+            return Self { went_back: to.stamp < from.stamp, ..still };
         }
         let (ticks, stamps) = ((to.ticks - from.ticks) as u128, u128::from(to.stamp - from.stamp));
         let rate = u64::try_from((ticks << 32) / stamps).unwrap_or(u64::MAX);
-        Self { from, to, rate }
+        Self { from, to, rate, went_back: false }
     }
 
-    /// The stamp of its end.
-    pub(crate) fn end_stamp(&self) -> u64 {
-        self.to.stamp
+    /// What a round that ends with it may show: stamps below this.
+    ///
+    /// Where the counter went back (a machine that slept, a clock that was set), stamps from before are above every boundary to come: so that round shows all.
+    pub(crate) fn boundary(&self) -> u64 {
+        if self.went_back { u64::MAX } else { self.to.stamp }
     }
 
     /// Nanoseconds of a stamp; what lies outside the span is moved to its end.
@@ -148,6 +153,7 @@ mod tests {
             (second, 4_000, 9_050),
             (still, 4_000, 9_050),
             (back, 4_000, 9_050),
+            (back.next(moment(4_500, 10_050)), 4_000, 9_550),
             (StampSpan::at(moment(0, 0)).next(moment(u64::MAX, i64::MAX)), u64::MAX, i64::MAX),
         ] {
             let ticks = span.ticks(stamp);
@@ -157,6 +163,15 @@ mod tests {
                 "{stamp} in {span:?} gave {ticks}, wanted {wanted}"
             );
         }
+    }
+
+    #[test]
+    fn after_a_clock_that_went_back_nothing_waits_for_it() {
+        let first = StampSpan::at(moment(1_000, 50)).next(moment(9_000, 60));
+        let back = first.next(moment(10, 70));
+        let on = back.next(moment(20, 80));
+        assert_eq!([first, back, on].map(|span| span.boundary()), [9_000, u64::MAX, 20]);
+        assert_eq!((back.ticks(9_500), on.ticks(15)), (70, 75));
     }
 
     /// A clock that is read again and again at odd moments maps in order, and a day of it is as exact as a second.

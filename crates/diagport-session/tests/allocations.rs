@@ -258,25 +258,29 @@ fn invariant_9_memory_is_flat_over_ten_thousand_threads() {
 #[test]
 fn invariant_9_an_unread_session_does_not_grow_with_the_threads_that_end() {
     let _alone = alone();
-    let (pipe, _) = pipe();
-    let tick = tick(&pipe);
-    let (session, peer) = (drop_session(&pipe, 64 << 10), MemoryPeer::new(Peer::Stalls, None));
-    session.start(peer.sink());
-    let churn = |threads: usize| {
-        for _ in 0..threads / 50 {
-            thread::scope(|scope| {
-                for _ in 0..50 {
-                    scope.spawn(|| (0..20).for_each(|index| _ = tick.write((index, 0, "short"))));
-                }
-            });
-        }
-        live_bytes()
-    };
-    let (first, last) = (churn(2_000), churn(8_000));
-    println!("{first} bytes after 2,000 threads, {last} after 10,000");
-    assert!(last <= first + (16 << 10), "from {first} to {last} bytes");
-    peer.set(Peer::Reads);
-    let (reading, end) = stop_and_account(&session, &peer);
-    assert_eq!(end.statistics.emitted, 200_000);
-    assert!(reading.lost_by_thread.contains_key(&0), "most of it was lost together");
+    let too_large = "x".repeat(40_000);
+    // Events that fill the budget; and events that need none of it, being too large for any.
+    for (text, events) in [("short", 20), (too_large.as_str(), 1)] {
+        let (pipe, _) = pipe();
+        let tick = tick(&pipe);
+        let (session, peer) = (drop_session(&pipe, 64 << 10), MemoryPeer::new(Peer::Stalls, None));
+        session.start(peer.sink());
+        let churn = |threads: usize| {
+            for _ in 0..threads / 50 {
+                thread::scope(|scope| {
+                    for _ in 0..50 {
+                        scope.spawn(|| (0..events).for_each(|index| _ = tick.write((index, 0, text))));
+                    }
+                });
+            }
+            live_bytes()
+        };
+        let (first, last) = (churn(2_000), churn(8_000));
+        println!("{first} bytes after 2,000 threads, {last} after 10,000");
+        assert!(last <= first + (16 << 10), "from {first} to {last} bytes");
+        peer.set(Peer::Reads);
+        let (reading, end) = stop_and_account(&session, &peer);
+        assert_eq!(end.statistics.emitted, 10_000 * events as u64);
+        assert!(reading.lost_by_thread.contains_key(&0), "most of it was lost together");
+    }
 }

@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use support::*;
 
 const FORKS: usize = 20;
+const CHILDS_CODE: i32 = 77;
 
 /// Forks, and returns once the child has written 5,000 events and is gone: whether it did so by itself. A child that hangs is killed.
 fn child_writes_and_ends(tick: &Tick) -> bool {
@@ -21,18 +22,15 @@ fn child_writes_and_ends(tick: &Tick) -> bool {
             for index in 0..5_000 {
                 let _ = tick.write((index, -1, "a text of some length"));
             }
-            // Without the exit handlers of the process, which are the parent's.
-            kill_process(rustix::process::getpid(), Signal::TERM).ok();
-            loop {
-                thread::park();
-            }
+            // With the exit handlers and the thread-local destructors, which find what the parent's threads held at the fork.
+            std::process::exit(CHILDS_CODE);
         }
         Fork::Parent(child) => child,
     };
     let begin = std::time::Instant::now();
     loop {
         if let Some(status) = fork::waitpid_nohang(child).unwrap() {
-            return fork::WTERMSIG(status) == Signal::TERM.as_raw();
+            return fork::WEXITSTATUS(status) == CHILDS_CODE && fork::WIFEXITED(status);
         }
         if begin.elapsed() > PATIENCE / 4 {
             kill_process(Pid::from_raw(child).unwrap(), Signal::KILL).unwrap();
