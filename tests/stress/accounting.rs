@@ -164,7 +164,22 @@ impl Row {
         let mut by_thread = stream.by_thread;
         // The thread of ProcessInfo loses nothing.
         by_thread.retain(|thread, count| *count > 0 || tried.contains_key(thread));
-        ensure!(by_thread == tried, "other threads' events: {by_thread:?}, tried {tried:?}");
+        // Threads that came while many ended ones were unread, and found no capacity, are lost together as thread 0 (SES-THREAD-4).
+        let mut together = by_thread.remove(&0).unwrap_or(0);
+        for (thread, tried) in &tried {
+            let alone = by_thread.remove(thread).unwrap_or(0);
+            ensure!(alone <= *tried, "thread {thread}: {alone} of {tried} events");
+            let missing = tried - alone;
+            ensure!(
+                missing <= together,
+                "thread {thread}: {alone} of {tried} events, {together} lost together"
+            );
+            together -= missing;
+        }
+        ensure!(
+            together == 0 && by_thread.is_empty(),
+            "{together} too many together, strangers: {by_thread:?}"
+        );
         if let Some(peers) = judge {
             let folder = support::temp_folder()?;
             let file = folder.path().join("run.nettrace");
