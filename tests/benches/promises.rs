@@ -8,7 +8,7 @@
 //! ```
 //!
 //! What it does not do: it proves no correctness (the tests do) and fails no build by a bad minute of the machine. The clients know bytes
-//! only and are the same for both sides; what a stream held is counted when the clock has stopped.
+//! only and are the same for both sides; they step over blocks and, where none may be lost, over events, and look into neither.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark talks to the person who runs it")]
 
@@ -34,6 +34,8 @@ mod embedded;
 mod emit;
 #[path = "promises/emit_times.rs"]
 mod emit_times;
+#[path = "promises/event_walk.rs"]
+mod event_walk;
 #[path = "promises/fairness.rs"]
 mod fairness;
 #[path = "promises/file_stream.rs"]
@@ -68,6 +70,8 @@ mod native_producers;
 mod native_report;
 #[path = "promises/native_socket.rs"]
 mod native_socket;
+#[path = "promises/native_stack.rs"]
+mod native_stack;
 #[path = "promises/native_target.rs"]
 mod native_target;
 #[path = "promises/native_throughput.rs"]
@@ -94,6 +98,8 @@ mod rundown;
 mod session_memory;
 #[path = "promises/slots.rs"]
 mod slots;
+#[path = "promises/slow_reader.rs"]
+mod slow_reader;
 #[path = "promises/stuck_reader.rs"]
 mod stuck_reader;
 
@@ -115,6 +121,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Ok(Order::ServeFloor(path)) => floor::serve(&path).map(|()| ExitCode::SUCCESS),
+        Ok(Order::ServeReader(port)) => slow_reader::serve(&port).map(|()| ExitCode::SUCCESS),
         Ok(Order::ServeTarget) => embedded::serve().map(|()| ExitCode::SUCCESS),
         Ok(Order::ServeEmitter) => native_emitter::serve().map(|()| ExitCode::SUCCESS),
         Ok(Order::Nothing) => {

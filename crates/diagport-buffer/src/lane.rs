@@ -40,7 +40,7 @@ pub enum LaneWrite {
 /// - its thread, inside its gate, where `attention` is false; or inside its gate with `state` locked;
 /// - the reader, with `state` locked, after it has set `attention`, fenced, and seen the thread outside its gate.
 ///
-/// The thread sets its gate and then looks at `attention`, the reader the other way round, so they cannot both go on: see [`crate::fence`].
+/// The thread sets its gate and then looks at `attention`, the reader the other way round, so they cannot both go on: see `fence.rs`.
 pub struct Lane {
     id: u64,
     thread: Arc<ProducerThread>,

@@ -64,7 +64,7 @@ impl Block {
             check_all_received(&mut load, &request, &command, total)?;
             let measure = move || {
                 let run = record(&mut load, &request, &command, pace)?;
-                run.can_hold(total)?;
+                run.check_lossless(total)?;
                 let written = field(&run.answer, "events_per_second")?;
                 Ok(vec![Reading::Value(total as f64 / run.seconds()), Reading::Value(written)])
             };

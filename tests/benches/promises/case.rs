@@ -86,6 +86,8 @@ pub(crate) enum Unit {
     Memory,
     /// How many times something else, as the title says; less is better.
     Times,
+    /// Things, as the title says; less is better.
+    Count,
     /// Multiples of the floor's time, less is better.
     TimesFloor,
     /// Shares of the floor's rate, more is better.

@@ -38,7 +38,7 @@ fn beside_dotnet(name: &'static str, megabytes: u32, peers: u64, options: &Optio
         let (request, command) = (Collect::block(megabytes), format!("churn {threads} {EVENTS}"));
         let measure = move || {
             let run = record(&mut load, &request, &command, None)?;
-            run.can_hold(threads * EVENTS)?;
+            run.check_lossless(threads * EVENTS)?;
             Ok(vec![Reading::Value(field(&run.answer, "seconds")? / threads as f64)])
         };
         Ok(Box::new(measure) as Measure)
@@ -68,7 +68,7 @@ fn beside_no_events(name: &'static str, megabytes: u32, options: &Options) -> Ca
                 let command = format!("churn {threads} {EVENTS}");
                 check_all_received(&mut load, &request, &command, threads * EVENTS)?;
                 let run = record(&mut load, &request, &command, None)?;
-                run.can_hold(threads * EVENTS)?;
+                run.check_lossless(threads * EVENTS)?;
                 let seconds = field(&run.answer, "seconds")?;
                 Ok(vec![Reading::Value(seconds), Reading::Value(growth(&request, part)?)])
             }

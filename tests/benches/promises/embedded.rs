@@ -1,6 +1,6 @@
 //! A target inside this program, for what the scripted one cannot do: a rundown, and the time of every single emit.
 //!
-//! One command a line, one answer a line: `timed THREADS EVENTS`, `rundown COUNT`.
+//! One command a line, one answer a line: `timed THREADS EVENTS`, `rundown COUNT`, `counts`.
 
 use std::io::{BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ pub(crate) fn serve() -> anyhow::Result<()> {
     let environment = |name: &str| std::env::var(name).ok();
     let server = {
         let _entered = runtime.enter();
-        ServerBuilder::from_environment(pipe, Arc::new(OwnProcess::new()), environment).start()?
+        ServerBuilder::from_environment(pipe.clone(), Arc::new(OwnProcess::new()), environment).start()?
     };
     println!("ready");
     for line in std::io::stdin().lock().lines() {
@@ -113,6 +113,7 @@ pub(crate) fn serve() -> anyhow::Result<()> {
                 methods.store(count.parse()?, Ordering::Relaxed);
                 println!("rundown {count}");
             }
+            ["counts"] => println!("counts {}", pipe.statistics()),
             _ => anyhow::bail!("{line:?} is no command"),
         }
         std::io::stdout().flush()?;

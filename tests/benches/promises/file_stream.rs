@@ -10,11 +10,9 @@ use crate::options::Options;
 use crate::recording::Counts;
 
 pub(crate) fn case(options: &Options) -> Case {
-    let ours: u64 = options.scale(1_000_000, 100_000);
-    let peers: u64 = options.scale(200_000, 20_000);
+    let count: u64 = options.scale(1_000_000, 100_000);
     let figure = Figure::time("an event, to the end of the process and its file", Bound::TimesPeer(50.0));
     let prepare = move |side: Side| {
-        let count = side.pick(ours, peers);
         let measure = move || {
             let folder = temp_folder()?;
             let file = folder.path().join("startup.nettrace");

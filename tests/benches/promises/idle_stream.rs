@@ -1,25 +1,28 @@
-//! Sessions with little or nothing to say: how soon they begin, deliver, and end.
+//! Sessions with little or nothing to say: how soon they begin, deliver, and end; and how soon one ends that has much to say.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use support::HANG;
 use support::requests::Collect;
 
 use crate::case::{Bound, Case, Figure, Measure, Peer, Reading, Side, await_enabled, quantile};
 use crate::options::Options;
 use crate::plain_client::{PlainClient, Session};
+use crate::stuck_reader::await_stillness;
 
 const STOP_PROMISE: f64 = 0.010;
 const STOP_AIM: f64 = 0.001;
 const DELIVERY_PROMISE: f64 = 0.100;
 const DELIVERY_AIM: f64 = 0.020;
+/// 56 bytes each, in a stream.
+const PENDING: u64 = 18_000;
 /// Longer than any drain sleeps.
 const QUIET: Duration = Duration::from_millis(300);
 
 pub(crate) fn cases(options: &Options) -> Vec<Case> {
-    vec![begin_and_end(options), delivery(options)]
+    vec![begin_and_end(options), pending(options), delivery(options)]
 }
 
 /// Idle for so long, another time in each repetition: a drain that looks every 100 ms is met anywhere in its sleep.
@@ -69,6 +72,53 @@ fn begin_and_end(options: &Options) -> Case {
     };
     Case {
         name: "idle session",
+        figures,
+        rounds: options.scale(7, 1),
+        peer: Some(Peer::Dotnet),
+        prepare: Box::new(prepare),
+    }
+}
+
+/// About 1 MB of a stream that nobody has read before the stop.
+fn pending(options: &Options) -> Case {
+    let count = options.scale(10, 2);
+    let figures = vec![
+        Figure::time("end of the stream after the stop, p50", Bound::AtMost(STOP_PROMISE))
+            .aim(Bound::AtMost(STOP_AIM)),
+        Figure::time("StopTracing answered, p50", Bound::Nothing),
+    ];
+    let prepare = move |side: Side| {
+        let mut load = side.start()?;
+        let port = load.port_file()?;
+        let request = Collect::ticks(6, 10).message();
+        let mut client = PlainClient::new(&port);
+        let mut once = move || -> anyhow::Result<[Duration; 2]> {
+            let session = Session::start(&port, &request)?;
+            let id = session.id;
+            await_enabled(&mut load)?;
+            load.command(&format!("burst 1 {PENDING}"))?;
+            await_stillness(&load)?;
+            let from = Instant::now();
+            let reading = session.count_events(None);
+            let stopped = client.stop(id, HANG)?.context("StopTracing is not answered")?;
+            let end = reading.finish()?;
+            ensure!(end.blocks.events >= PENDING, "{:?}: not all of {PENDING}", end.blocks);
+            Ok([end.at.saturating_duration_since(from), stopped])
+        };
+        once()?;
+        let measure = move || {
+            let times = (0..count).map(|_| once()).collect::<anyhow::Result<Vec<_>>>()?;
+            Ok([0, 1]
+                .map(|column| {
+                    let mut column: Vec<Duration> = times.iter().map(|times| times[column]).collect();
+                    Reading::Value(quantile(&mut column, 0.5))
+                })
+                .to_vec())
+        };
+        Ok(Box::new(measure) as Measure)
+    };
+    Case {
+        name: "stop of a session with 1 MB pending",
         figures,
         rounds: options.scale(7, 1),
         peer: Some(Peer::Dotnet),

@@ -256,7 +256,7 @@ pub(crate) fn disabled_ns(events: u64) -> anyhow::Result<f64> {
     let folder = support::temp_folder()?;
     let _left_behind = LeftBehind::watch();
     let mut emitter = Command::new(compile(folder.path())?);
-    emitter.args(["1", &events.to_string(), "disabled", "0"]).env("LTTNG_HOME", folder.path());
+    emitter.args(["1", &events.to_string(), "0", "disabled", "0"]).env("LTTNG_HOME", folder.path());
     let line = run(emitter, EMITTER_WITHIN)?.expect_code(0)?.out();
     Ok(line.trim().parse::<Emitted>()?.cpu_ns)
 }

@@ -9,6 +9,8 @@ use crate::options::Options;
 
 /// Of all threads together.
 const EVENTS: u64 = 2_000_000;
+/// Of all threads together, half as much again as the budget holds: all of it has been touched.
+const WARM_UP: u64 = 240_000;
 
 pub(crate) fn cases(options: &Options) -> Vec<Case> {
     let events = options.scale(EVENTS, EVENTS / 10);
@@ -36,7 +38,7 @@ fn case(name: &'static str, pair: Pair, threads: u64, events: u64, options: &Opt
     ];
     let prepare = move |side: Side| {
         let mut emitter = Emitter::start(side)?;
-        let burst = Burst { mode: Mode::Timed, ..Burst::new(threads, events) };
+        let burst = Burst { mode: Mode::Timed, ..Burst::new(threads, events).warmed_by(WARM_UP / threads) };
         let measure = move || {
             let outcome = emitter.record(&pair, &burst)?;
             let readings = outcome.emitted.tail.map_or([Reading::Skipped; 4], |tail| {

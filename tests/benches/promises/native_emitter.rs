@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! ready PATH                                   its port
-//! emit THREADS EVENTS MODE RATE SHAPE    ──▶   emitted events=… cpu_ns=… (native_report), once a session is there
+//! emit THREADS EVENTS WARM_UP MODE RATE SHAPE ──▶ emitted events=… cpu_ns=… (native_report), once a session is there
 //! floor EVENTS                           ──▶   floor ours_ns=… floor_ns=… dropped=…
+//! stack EVENTS                           ──▶   stack with_ns=… without_ns=… walk_ns=… dropped=…
 //! disabled EVENTS                        ──▶   disabled ours_ns=… tracing_ns=… empty_ns=…
 //! stream KB drop|block SOCKET            ──▶   streaming ID: a session with that budget, into a socket
 //! raw BYTES SOCKET                       ──▶   raw: nothing but bytes into a socket
@@ -26,6 +27,7 @@ use crate::native_floor;
 use crate::native_producers::{self, Burst};
 use crate::native_report::Emitted;
 use crate::native_socket::{SocketSink, write_raw};
+use crate::native_stack;
 
 /// The provider of both events.
 pub(crate) const PROVIDER: &str = "Bench-Native";
@@ -122,6 +124,7 @@ fn answer(pipe: &EventPipe, events: &Events, line: &str) -> anyhow::Result<Strin
             events.emit(&burst.parse()?, shape)?.to_string()
         }
         "floor" => native_floor::emit(pipe, events, rest.parse()?)?,
+        "stack" => native_stack::emit(pipe, events, rest.parse()?)?,
         "disabled" => native_floor::disabled(events, rest.parse()?)?,
         "stream" => stream(pipe, rest)?,
         "raw" => {

@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::ensure;
-use diagport_session::{EventPipe, ProviderConfig, SessionConfig, SessionType, Sink, WaitFinished};
+use diagport_session::{
+    EventPipe, ProviderConfig, Session, SessionConfig, SessionType, Sink, StackWalk, WaitFinished,
+};
+use diagport_sys::counter;
 
 use support::{HANG, await_condition};
 
@@ -38,44 +41,66 @@ impl Sink for Nowhere {
     fn close(self: Box<Self>) {}
 }
 
+/// A session whose stream is thrown away.
+pub(crate) struct Thrown {
+    session: Session,
+    taken: Arc<AtomicU64>,
+}
+
+impl Thrown {
+    pub(crate) fn start(pipe: &EventPipe, budget_bytes: u64, stack_walk: StackWalk) -> anyhow::Result<Self> {
+        let mut config =
+            SessionConfig::new(SessionType::IpcStream, vec![ProviderConfig::everything(PROVIDER)]);
+        config.budget_bytes = budget_bytes;
+        config.stack_walk = stack_walk;
+        let session = pipe.create_session(config)?;
+        let taken = Arc::new(AtomicU64::new(0));
+        session.start(Box::new(Nowhere { taken: Arc::clone(&taken) }));
+        Ok(Self { session, taken })
+    }
+
+    /// Lets `emit` write so many events, then waits until they are taken and no more come for a while: the budget is empty again.
+    pub(crate) fn while_drained(&self, events: u64, emit: impl FnOnce() -> f64) -> anyhow::Result<f64> {
+        let bytes = self.taken.load(Ordering::Relaxed) + events * PAYLOAD_BYTES as u64;
+        let cost = emit();
+        let mut last = 0;
+        await_condition("a drain that has drained", HANG, || {
+            let before = std::mem::replace(&mut last, self.taken.load(Ordering::Relaxed));
+            last >= bytes && last == before
+        })?;
+        Ok(cost)
+    }
+
+    /// How many events were dropped.
+    pub(crate) fn stop(self) -> anyhow::Result<u64> {
+        self.session.request_stop();
+        let ended = matches!(self.session.wait_finished(STOP_WITHIN), WaitFinished::Finished(_));
+        ensure!(ended, "the session does not end");
+        Ok(self.session.statistics().dropped)
+    }
+}
+
 /// `floor ours_ns=… floor_ns=… dropped=…`, thread CPU time an event of `events`, in turns.
 pub(crate) fn emit(pipe: &EventPipe, events: &Events, count: u64) -> anyhow::Result<String> {
-    let mut config = SessionConfig::new(SessionType::IpcStream, vec![ProviderConfig::everything(PROVIDER)]);
-    config.budget_bytes = BUDGET_BYTES as u64;
-    let session = pipe.create_session(config)?;
-    let taken = Arc::new(AtomicU64::new(0));
-    session.start(Box::new(Nowhere { taken: Arc::clone(&taken) }));
+    let thrown = Thrown::start(pipe, BUDGET_BYTES as u64, StackWalk::Off)?;
     let mut floor = Floor::new();
     let (mut ours_ns, mut floor_ns) = (0.0, 0.0);
     let turns = (count / AT_ONCE).max(1);
     // The first turn brings the buffers and is not counted.
     for turn in 0..=turns {
-        let before = taken.load(Ordering::Relaxed);
-        let ours = cpu_ns_of(AT_ONCE, |index| {
-            black_box(events.tick.write((index, turn, TEXT, !index)));
-        });
-        await_stillness(&taken, before + AT_ONCE * PAYLOAD_BYTES as u64)?;
+        let ours = thrown.while_drained(AT_ONCE, || {
+            cpu_ns_of(AT_ONCE, |index| {
+                black_box(events.tick.write((index, turn, TEXT, !index)));
+            })
+        })?;
         let least = cpu_ns_of(AT_ONCE, |index| floor.emit(index, turn));
         if turn > 0 {
             ours_ns += ours / turns as f64;
             floor_ns += least / turns as f64;
         }
     }
-    session.request_stop();
-    let ended = matches!(session.wait_finished(STOP_WITHIN), WaitFinished::Finished(_));
-    ensure!(ended, "the session does not end");
-    let dropped = session.statistics().dropped;
+    let dropped = thrown.stop()?;
     Ok(format!("floor ours_ns={ours_ns:.3} floor_ns={floor_ns:.3} dropped={dropped}"))
-}
-
-/// Until at least `bytes` have been taken, and no more come for a while: the budget is empty again.
-fn await_stillness(taken: &AtomicU64, bytes: u64) -> anyhow::Result<()> {
-    let mut last = 0;
-    await_condition("a drain that has drained", HANG, || {
-        let before = std::mem::replace(&mut last, taken.load(Ordering::Relaxed));
-        last >= bytes && last == before
-    })?;
-    Ok(())
 }
 
 /// `disabled ours_ns=… tracing_ns=… empty_ns=…`, thread CPU time a call of `count`. No session may run.
@@ -94,7 +119,8 @@ pub(crate) fn disabled(events: &Events, count: u64) -> anyhow::Result<String> {
     Ok(format!("disabled ours_ns={ours_ns:.3} tracing_ns={tracing_ns:.3} empty_ns={empty_ns:.3}"))
 }
 
-fn cpu_ns_of(count: u64, mut one: impl FnMut(u64)) -> f64 {
+/// Thread CPU time of one of so many.
+pub(crate) fn cpu_ns_of(count: u64, mut one: impl FnMut(u64)) -> f64 {
     let from = thread_cpu_ns();
     (0..count).for_each(&mut one);
     (thread_cpu_ns() - from) / count as f64
@@ -102,7 +128,6 @@ fn cpu_ns_of(count: u64, mut one: impl FnMut(u64)) -> f64 {
 
 /// A stamp of the raw counter, a header of 24 bytes and a payload of 40, copied into a ring of 1 MB.
 struct Floor {
-    clock: quanta::Clock,
     ring: Vec<[u8; HEADER_BYTES + PAYLOAD_BYTES]>,
     next: usize,
 }
@@ -110,13 +135,13 @@ struct Floor {
 impl Floor {
     fn new() -> Self {
         let ring = vec![[0; HEADER_BYTES + PAYLOAD_BYTES]; BUDGET_BYTES / (HEADER_BYTES + PAYLOAD_BYTES)];
-        Self { clock: quanta::Clock::new(), ring, next: 0 }
+        Self { ring, next: 0 }
     }
 
     #[inline]
     fn emit(&mut self, index: u64, thread: u64) {
         let record = &mut self.ring[self.next];
-        let head = [self.clock.raw(), PAYLOAD_BYTES as u64, index];
+        let head = [counter::read(), PAYLOAD_BYTES as u64, index];
         for (to, from) in record.chunks_exact_mut(8).zip(head) {
             to.copy_from_slice(&from.to_le_bytes());
         }

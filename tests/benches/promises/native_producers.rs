@@ -8,12 +8,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use diagport_session::WriteOutcome;
+use diagport_sys::counter;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::native_report::{Emitted, Tail};
 
-/// Events of each producer before it is measured: its first buffers are there then.
-pub(crate) const WARM_UP: u64 = 20_000;
+/// Events of each producer before it is measured, where the burst says nothing else: its first buffers are there then.
+const WARM_UP: u64 = 20_000;
+/// The drain has taken what the warm-up wrote when the whole process used no more than [`STILL_NS`] over so long.
+const STILL: Duration = Duration::from_millis(50);
+const STILL_NS: f64 = 1e6;
+/// The drain may take so long for it.
+const DRAINED_WITHIN: Duration = Duration::from_secs(30);
 const MAX_THREADS: u64 = 64;
 /// Latencies below so many ticks are counted exactly, then in [`STEPS`] buckets for each doubling.
 const EXACT: u64 = 1 << EXACT_BITS;
@@ -40,27 +46,37 @@ pub(crate) struct Burst {
     pub(crate) threads: u64,
     /// Of each thread.
     pub(crate) events: u64,
+    /// Of each thread, before it is measured.
+    pub(crate) warm_up: u64,
     pub(crate) mode: Mode,
 }
 
 impl Burst {
     pub(crate) fn new(threads: u64, events: u64) -> Self {
-        Self { threads, events, mode: Mode::Plain }
+        Self { threads, events, warm_up: WARM_UP, mode: Mode::Plain }
+    }
+
+    /// Memory that is touched for the first time costs several times the event itself, on a virtual machine most of all. LTTng touches its
+    /// rings when the session is made; ours come with the events, and a warm-up of so many of each thread brings them.
+    pub(crate) fn warmed_by(self, warm_up: u64) -> Self {
+        Self { warm_up, ..self }
     }
 
     /// What a session sees of it.
     pub(crate) fn attempts(&self) -> u64 {
-        self.threads * (self.events + WARM_UP)
+        self.threads * (self.events + self.warm_up)
     }
 
-    /// As both emitters read it: `THREADS EVENTS MODE RATE`.
-    pub(crate) fn words(&self) -> [String; 4] {
+    /// As both emitters read it: `THREADS EVENTS WARM_UP MODE RATE`.
+    pub(crate) fn words(&self) -> [String; 5] {
         let (mode, rate) = match self.mode {
             Mode::Plain => ("plain", 0.0),
             Mode::Timed => ("timed", 0.0),
             Mode::Rate(rate) => ("plain", rate),
         };
-        [self.threads.to_string(), self.events.to_string(), mode.to_owned(), rate.to_string()]
+        let [threads, events, warm_up] =
+            [self.threads, self.events, self.warm_up].map(|number| number.to_string());
+        [threads, events, warm_up, mode.to_owned(), rate.to_string()]
     }
 }
 
@@ -69,8 +85,8 @@ impl FromStr for Burst {
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
-        let [threads, events, mode, rate] = words[..] else {
-            bail!("not THREADS EVENTS MODE RATE: {text:?}")
+        let [threads, events, warm_up, mode, rate] = words[..] else {
+            bail!("not THREADS EVENTS WARM_UP MODE RATE: {text:?}")
         };
         let rate: f64 = rate.parse().context("rate")?;
         let mode = match mode {
@@ -79,7 +95,8 @@ impl FromStr for Burst {
             "plain" => Mode::Plain,
             other => bail!("mode {other:?} is not known"),
         };
-        let burst = Self { threads: threads.parse()?, events: events.parse()?, mode };
+        let burst =
+            Self { threads: threads.parse()?, events: events.parse()?, warm_up: warm_up.parse()?, mode };
         ensure!((1..=MAX_THREADS).contains(&burst.threads) && burst.events > 0, "{text:?} is out of range");
         Ok(burst)
     }
@@ -96,29 +113,67 @@ struct Produced {
 
 /// Runs `burst`; `emit` is given the index of an event and the number of its thread.
 pub(crate) fn run(burst: &Burst, emit: impl Fn(u64, u64) -> WriteOutcome + Sync) -> anyhow::Result<Emitted> {
-    let clock = quanta::Clock::new();
-    let barrier = Barrier::new(usize::try_from(burst.threads)?);
+    let clock = TickClock::start();
+    // All producers, and this thread, which says when the warm-up is drained.
+    let barrier = Barrier::new(usize::try_from(burst.threads)? + 1);
     let produced: Vec<Produced> = std::thread::scope(|scope| {
         let producers: Vec<_> = (0..burst.threads)
             .map(|thread| {
-                let (clock, barrier, emit) = (&clock, &barrier, &emit);
+                let (barrier, emit) = (&barrier, &emit);
                 scope.spawn(move || {
-                    produce(burst, clock, barrier, |index| {
+                    produce(burst, barrier, |index| {
                         black_box(emit(index, thread));
                     })
                 })
             })
             .collect();
+        barrier.wait();
+        if burst.warm_up > 0 {
+            await_drained();
+        }
+        barrier.wait();
         producers.into_iter().map(|producer| producer.join().ok()?).collect::<Option<Vec<_>>>()
     })
     .context("a producer has panicked, or procfs cannot be read")?;
-    summary(burst, &clock, produced)
+    summary(burst, clock.tick_ns(), produced)
+}
+
+/// One that never ends is measured as it is: what it costs shows in the figures.
+fn await_drained() {
+    let began = Instant::now();
+    let mut from = (process_cpu_ns(), Instant::now());
+    while from.1.elapsed() < STILL && began.elapsed() < DRAINED_WITHIN {
+        std::thread::sleep(STEP);
+        let used = process_cpu_ns();
+        if used > from.0 + STILL_NS {
+            from = (used, Instant::now());
+        }
+    }
+}
+
+/// The raw counter, its rate found out by a real clock.
+struct TickClock {
+    began: Instant,
+    ticks: u64,
+}
+
+impl TickClock {
+    fn start() -> Self {
+        Self { began: Instant::now(), ticks: counter::read() }
+    }
+
+    /// Over the time since its start; not a number where the processor has no counter.
+    fn tick_ns(&self) -> f64 {
+        let ticks = counter::read() - self.ticks;
+        self.began.elapsed().as_secs_f64() * 1e9 / ticks as f64
+    }
 }
 
 /// `None` where the system does not tell the thread's page faults.
-fn produce(burst: &Burst, clock: &quanta::Clock, barrier: &Barrier, emit: impl Fn(u64)) -> Option<Produced> {
-    (0..WARM_UP).for_each(&emit);
+fn produce(burst: &Burst, barrier: &Barrier, emit: impl Fn(u64)) -> Option<Produced> {
+    (0..burst.warm_up).for_each(&emit);
     let mut latencies = Latencies::new();
+    barrier.wait();
     barrier.wait();
     let faults = minor_faults();
     let cpu = thread_cpu_ns();
@@ -127,9 +182,9 @@ fn produce(burst: &Burst, clock: &quanta::Clock, barrier: &Barrier, emit: impl F
         Mode::Plain => (0..burst.events).for_each(&emit),
         Mode::Timed => {
             for index in 0..burst.events {
-                let before = clock.raw();
+                let before = counter::read();
                 emit(index);
-                latencies.add(clock.raw() - before);
+                latencies.add(counter::read() - before);
             }
         }
         Mode::Rate(rate) => emit_at_rate(burst.events, rate / burst.threads as f64, emit),
@@ -155,7 +210,7 @@ fn emit_at_rate(events: u64, per_second: f64, emit: impl Fn(u64)) {
     }
 }
 
-fn summary(burst: &Burst, clock: &quanta::Clock, produced: Vec<Produced>) -> anyhow::Result<Emitted> {
+fn summary(burst: &Burst, tick_ns: f64, produced: Vec<Produced>) -> anyhow::Result<Emitted> {
     let events = burst.threads * burst.events;
     let first = produced.iter().map(|one| one.began).min().context("no producer")?;
     let last = produced.iter().map(|one| one.ended).max().context("no producer")?;
@@ -168,7 +223,7 @@ fn summary(burst: &Burst, clock: &quanta::Clock, produced: Vec<Produced>) -> any
         wall_ns: wall.as_secs_f64() * 1e9 / events as f64,
         seconds: (last - first).as_secs_f64(),
         minor_faults: produced.iter().map(|one| one.minor_faults).sum(),
-        tail: (burst.mode == Mode::Timed).then(|| all.tail(clock)),
+        tail: (burst.mode == Mode::Timed).then(|| all.tail(tick_ns)),
     })
 }
 
@@ -195,8 +250,8 @@ impl Latencies {
         self.longest = self.longest.max(other.longest);
     }
 
-    fn tail(&self, clock: &quanta::Clock) -> Tail {
-        let ns = |ticks: u64| clock.delta_as_nanos(0, ticks) as f64;
+    fn tail(&self, tick_ns: f64) -> Tail {
+        let ns = |ticks: u64| ticks as f64 * tick_ns;
         Tail {
             p50_ns: ns(self.quantile(0.5)),
             p999_ns: ns(self.quantile(0.999)),
@@ -236,7 +291,16 @@ fn ticks_of(bucket: u64) -> u64 {
 
 /// CPU time of the calling thread.
 pub(crate) fn thread_cpu_ns() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+    cpu_ns(ClockId::ThreadCPUTime)
+}
+
+/// CPU time of all threads of the process.
+fn process_cpu_ns() -> f64 {
+    cpu_ns(ClockId::ProcessCPUTime)
+}
+
+fn cpu_ns(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 

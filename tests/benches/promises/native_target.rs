@@ -11,7 +11,7 @@ use support::requests::{Collect, Mode};
 use support::{HANG, temp_folder};
 
 use crate::native_emitter::{PROVIDER, Shape};
-use crate::native_producers::{Burst, WARM_UP};
+use crate::native_producers::Burst;
 use crate::native_report::{Emitted, field};
 use crate::native_socket::{Arrived, Inbox};
 use crate::plain_client::{Counting, PlainClient, Session};
@@ -94,6 +94,10 @@ impl Native {
         let ready = this.next_line(HANG)?;
         this.port = Path::new(ready.strip_prefix("ready ").context(ready.clone())?).to_owned();
         Ok(this)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
     }
 
     /// One order, one answer line.
@@ -193,7 +197,7 @@ impl Native {
         self.stop(id)?;
         let (_, bytes) = reader.finish()?;
         let mut stream = Reader::new();
-        let mut producers = vec![Sequence::default(); usize::try_from(burst.threads)?];
+        let mut producers = vec![Sequence::new(burst.warm_up); usize::try_from(burst.threads)?];
         for piece in bytes.chunks(1 << 20) {
             stream.feed(piece);
             while let Some(record) = stream.next_record()? {
@@ -209,7 +213,7 @@ impl Native {
             }
         }
         for (thread, sequence) in producers.iter().enumerate() {
-            ensure!(sequence.seen == burst.events + WARM_UP, "of thread {thread}: {sequence:?}");
+            ensure!(sequence.seen == burst.events + burst.warm_up, "of thread {thread}: {sequence:?}");
         }
         Ok(())
     }
@@ -227,15 +231,20 @@ struct Counts {
 }
 
 /// What one producer's events must be: 0, 1, 2, … through the warm-up, and again from 0.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Sequence {
+    warm_up: u64,
     seen: u64,
     next: u64,
 }
 
 impl Sequence {
+    fn new(warm_up: u64) -> Self {
+        Self { warm_up, seen: 0, next: 0 }
+    }
+
     fn see(&mut self, index: u64) -> anyhow::Result<()> {
-        let restarts = index == 0 && self.seen == WARM_UP;
+        let restarts = index == 0 && self.seen == self.warm_up;
         ensure!(index == self.next || restarts, "event {index} where {} is due", self.next);
         self.seen += 1;
         self.next = index + 1;

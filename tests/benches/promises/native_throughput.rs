@@ -28,7 +28,8 @@ fn case(name: &'static str, shape: Shape, aim: Bound, options: &Options) -> Case
         Figure::new("events", Unit::Rate, Bound::Nothing).aim(aim),
     ];
     let bytes = options.scale(BYTES, BYTES / 20);
-    let burst = Burst::new(THREADS, bytes / shape.bytes() / THREADS);
+    // The clock runs from the order on: a warm-up would be part of it.
+    let burst = Burst::new(THREADS, bytes / shape.bytes() / THREADS).warmed_by(0);
     let prepare = move |side: Side| {
         let mut native = Native::start()?;
         let measure = move || match side {

@@ -16,6 +16,8 @@ pub(crate) enum Order {
     ServeFloor(PathBuf),
     /// The target that this program starts of itself.
     ServeTarget,
+    /// The client that this program starts of itself, to be killed.
+    ServeReader(PathBuf),
     /// The emitter of 40-byte events that this program starts of itself.
     ServeEmitter,
     /// Somebody runs all targets as tests: a benchmark is none.
@@ -71,6 +73,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Order, String> {
             "--native-emitter" => return Ok(Order::ServeEmitter),
             "--list" => return Ok(Order::List),
             "--target" => return Ok(Order::ServeTarget),
+            "--slow-reader" => return Ok(Order::ServeReader(PathBuf::from(value()?))),
             "--floor" => return Ok(Order::ServeFloor(PathBuf::from(value()?))),
             other => return Err(format!("{other:?} is not known")),
         }

@@ -8,11 +8,14 @@ use support::peers::Peers;
 use crate::case::{DOTNET, Peer};
 use crate::lttng_peer::{self, Setup};
 use crate::options::Options;
+use crate::row::PeerLoss;
 
 /// The peers of this run, and why others are absent.
 #[derive(Debug, Clone)]
 pub(crate) struct Present {
     peers: Vec<(Peer, Result<(), String>)>,
+    /// By `--peer`.
+    named: Vec<Peer>,
 }
 
 impl Present {
@@ -20,7 +23,16 @@ impl Present {
         let wanted = |peer| options.peers.as_ref().is_none_or(|wanted| wanted.contains(&peer));
         let look =
             |peer| if wanted(peer) { found(peer, options) } else { Err("left out by --peer".to_owned()) };
-        Self { peers: [Peer::Dotnet, Peer::Lttng].map(|peer| (peer, look(peer))).to_vec() }
+        let peers = [Peer::Dotnet, Peer::Lttng].map(|peer| (peer, look(peer))).to_vec();
+        Self { peers, named: options.peers.clone().unwrap_or_default() }
+    }
+
+    /// The thing itself in another setting must always answer.
+    pub(crate) fn loss_of(&self, peer: Peer) -> PeerLoss {
+        match peer == Peer::Floor || self.named.contains(&peer) {
+            true => PeerLoss::Fails,
+            false => PeerLoss::IsNoted,
+        }
     }
 
     pub(crate) fn has(&self, peer: Peer) -> bool {

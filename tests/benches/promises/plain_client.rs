@@ -173,9 +173,15 @@ impl Session {
         self.watch(pace_mb, |_| {})
     }
 
+    /// As [`Session::count`], and counts events: for a stream of which none may be lost.
+    pub(crate) fn count_events(self, pace_mb: Option<f64>) -> Counting {
+        let counter = BlockCounter::with_events();
+        Counting { reader: std::thread::spawn(move || self.read_to_end(counter, pace_mb, |_| {})) }
+    }
+
     /// As [`Session::count`], and shows each piece to `see` as it comes.
     pub(crate) fn watch(self, pace_mb: Option<f64>, see: impl FnMut(&[u8]) + Send + 'static) -> Counting {
-        let reader = std::thread::spawn(move || self.read_to_end(pace_mb, see));
+        let reader = std::thread::spawn(move || self.read_to_end(BlockCounter::default(), pace_mb, see));
         Counting { reader }
     }
 
@@ -183,16 +189,21 @@ impl Session {
     pub(crate) fn keep(self, pace_mb: Option<f64>) -> Keeping {
         let reader = std::thread::spawn(move || {
             let mut kept = Vec::new();
-            let end = self.read_to_end(pace_mb, |piece| kept.extend_from_slice(piece))?;
+            let end =
+                self.read_to_end(BlockCounter::default(), pace_mb, |piece| kept.extend_from_slice(piece))?;
             Ok((end, kept))
         });
         Keeping { reader }
     }
 
-    fn read_to_end(mut self, pace_mb: Option<f64>, mut see: impl FnMut(&[u8])) -> anyhow::Result<StreamEnd> {
+    fn read_to_end(
+        mut self,
+        mut counter: BlockCounter,
+        pace_mb: Option<f64>,
+        mut see: impl FnMut(&[u8]),
+    ) -> anyhow::Result<StreamEnd> {
         self.stream.set_read_timeout(Some(5 * support::HANG))?;
         let mut buffer = vec![0; STREAM_BYTES];
-        let mut counter = BlockCounter::default();
         counter.feed(&self.early);
         see(&self.early);
         let mut bytes = self.early.len() as u64;

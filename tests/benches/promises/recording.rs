@@ -6,14 +6,14 @@ use std::time::Instant;
 use anyhow::{Context as _, ensure};
 use diagport_nettrace::{LossCounter, Reader, Record};
 use support::HANG;
-use support::load::{Load, Target};
+use support::load::{Load, SessionCounts, Target};
 use support::requests::Collect;
 
 use crate::case::await_enabled;
 use crate::plain_client::{PlainClient, Session, StreamEnd};
 
-/// index, thread, and 16 characters with their terminator: the least that a Tick takes in a stream.
-const TICK_BYTES: u64 = 8 + 8 + 34;
+/// What the engine itself adds to a stream without a rundown: ProcessInfo.
+const ENGINE_EVENTS: u64 = 1;
 
 /// A recorded command.
 #[derive(Debug, Clone)]
@@ -22,6 +22,15 @@ pub(crate) struct Recorded {
     /// Just before the command was sent.
     pub(crate) began: Instant,
     pub(crate) end: StreamEnd,
+    /// By the server's own count; a runtime has none.
+    pub(crate) counted: Option<Counted>,
+}
+
+/// What a server counted during a session.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counted {
+    pub(crate) emitted: u64,
+    pub(crate) dropped: u64,
 }
 
 impl Recorded {
@@ -31,11 +40,16 @@ impl Recorded {
     }
 
     /// # Errors
-    /// Where the blocks that came cannot hold so many Ticks.
-    pub(crate) fn can_hold(&self, ticks: u64) -> anyhow::Result<()> {
+    /// Where not all of the `ticks` that were emitted have come, and every other event that a server counted; or where it counted a drop.
+    pub(crate) fn check_lossless(&self, ticks: u64) -> anyhow::Result<()> {
         let blocks = self.end.blocks;
-        ensure!(blocks.complete, "the stream has no end");
-        ensure!(blocks.bytes >= ticks * TICK_BYTES, "{blocks:?} cannot hold {ticks} Ticks");
+        ensure!(blocks.complete, "the stream has no end, or blocks that cannot be read");
+        ensure!(blocks.events >= ticks, "{blocks:?}: not all of {ticks} Ticks");
+        if let Some(Counted { emitted, dropped }) = self.counted {
+            ensure!(dropped == 0, "the server counted {dropped} dropped events");
+            let received = blocks.events - ENGINE_EVENTS;
+            ensure!(emitted >= ticks && received == emitted, "{received} received of {emitted} emitted");
+        }
         Ok(())
     }
 }
@@ -48,14 +62,27 @@ pub(crate) fn record(
     pace_mb: Option<f64>,
 ) -> anyhow::Result<Recorded> {
     let port = load.port_file()?;
+    let before = counts(load)?;
     let session = Session::start(&port, &request.message())?;
     let id = session.id;
-    let reading = session.count(pace_mb);
+    let reading = session.count_events(pace_mb);
     await_enabled(load)?;
     let began = Instant::now();
     let answer = load.command(command)?;
     PlainClient::new(&port).stop(id, 3 * HANG)?.context("StopTracing is not answered")?;
-    Ok(Recorded { answer, began, end: reading.finish()? })
+    let end = reading.finish()?;
+    let counted = before.zip(counts(load)?).map(|(before, after)| Counted {
+        emitted: after.emitted - before.emitted,
+        dropped: after.dropped - before.dropped,
+    });
+    Ok(Recorded { answer, began, end, counted })
+}
+
+fn counts(load: &mut Load) -> anyhow::Result<Option<SessionCounts>> {
+    match load.target() {
+        Target::Ours => load.sessions().map(Some),
+        Target::Dotnet(_) => Ok(None),
+    }
 }
 
 /// The same with all bytes kept, and every Tick in them counted.

@@ -57,7 +57,8 @@ impl Row {
         let rounds = match (self.gate, self.quiet_rounds) {
             (Verdict::Failed, _) => String::new(),
             (_, 0) => format!("{} busy", self.ours.len()),
-            (_, quiet) => quiet.to_string(),
+            (_, quiet) if values(&self.peer).is_empty() => quiet.to_string(),
+            (_, quiet) => format!("{quiet}, peer {}", self.peer_rounds),
         };
         [
             self.case.to_owned(),
@@ -88,6 +89,7 @@ impl Row {
             Unit::Rate => "per second",
             Unit::Memory => "bytes",
             Unit::Times => "times",
+            Unit::Count => "count",
             Unit::TimesFloor => "times the floor's time",
             Unit::ShareOfFloor => "share of the floor's rate",
         };
@@ -99,7 +101,7 @@ impl Row {
             "ratios": self.ratios, "ratio_median": median(&self.ratios),
             "gate": self.bound_text(self.figure.gate), "held": self.gate.word(),
             "aim": self.bound_text(self.figure.aim), "aim_reached": self.aim.word(),
-            "quiet_rounds": self.quiet_rounds, "note": self.note,
+            "quiet_rounds": self.quiet_rounds, "peer_rounds": self.peer_rounds, "note": self.note,
         })
     }
 }
@@ -148,7 +150,7 @@ pub(crate) fn print(rows: &[Row]) {
         "\nmedian (min..max) of the rounds; ratio round by round, above 1 = ours is better; held: yes in every round, median in the median only,"
     );
     println!(
-        "busy = over the bound on a machine that others used; an aim is no gate. `none in T`: it never came."
+        "busy = no result, the machine gave too few rounds, of both sides for a comparison; an aim is no gate. `none in T`: it never came."
     );
     for row in rows {
         if let Some(note) = &row.note {
@@ -208,6 +210,10 @@ fn amount(unit: Unit, value: f64) -> String {
         Unit::Rate if value >= 1e3 => format!("{} k/s", digits(value / 1e3)),
         Unit::Rate => format!("{} /s", digits(value)),
         Unit::Memory => format!("{} MB", digits(value / 1e6)),
+        // A whole number, or a mean of such.
+        Unit::Count if value == 0.0 => "0".to_owned(),
+        Unit::Count if value.fract() == 0.0 => format!("{value:.0}"),
+        Unit::Count => digits(value),
         Unit::Times | Unit::TimesFloor | Unit::ShareOfFloor => format!("{value:.2} x"),
     }
 }

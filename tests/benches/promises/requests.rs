@@ -17,10 +17,12 @@ pub(crate) const INFO_PROMISE: f64 = 0.050;
 const WARM_UP: usize = 200;
 
 pub(crate) fn cases(options: &Options) -> Vec<Case> {
+    let none = [Bound::Nothing; 2];
     vec![
         alone(options),
-        storm("request storm, 1 worker", 1, options),
-        storm("request storm, 16 workers", 16, options),
+        storm("request storm, 1 worker", 1, none, options),
+        storm("request storm, 16 workers", 16, none, options),
+        storm("request storm, 32 workers", 32, [Bound::AtLeast(0.8), Bound::AtMost(2.0)], options),
         beside_a_stream(options),
     ]
 }
@@ -63,12 +65,14 @@ fn alone(options: &Options) -> Case {
     }
 }
 
-fn storm(name: &'static str, workers: usize, options: &Options) -> Case {
+/// The gates: for the rate and for the 99th percentile, both beside the accept loop.
+fn storm(name: &'static str, workers: usize, gates: [Bound; 2], options: &Options) -> Case {
     let length = options.scale(Duration::from_millis(1000), Duration::from_millis(300));
     let figures = vec![
         Figure::new("requests", Unit::Rate, Bound::Nothing).aim(Bound::NOT_SLOWER),
         Figure::time("p99", Bound::Nothing).aim(Bound::NOT_SLOWER),
-        Figure::new("requests / accept loop", Unit::ShareOfFloor, Bound::Nothing).aim(Bound::AtLeast(0.8)),
+        Figure::new("requests / accept loop", Unit::ShareOfFloor, gates[0]).aim(Bound::AtLeast(0.8)),
+        Figure::new("p99 / accept loop", Unit::TimesFloor, gates[1]),
     ];
     let prepare = move |side: Side| {
         let (load, floor) = (side.start()?, Floor::start()?);
@@ -77,8 +81,8 @@ fn storm(name: &'static str, workers: usize, options: &Options) -> Case {
         let measure = move || {
             let _ = &load;
             let (rate, p99) = storm_once(&port, workers, length)?;
-            let (most, _) = storm_once(floor.path(), workers, length / 2)?;
-            Ok(vec![Reading::Value(rate), Reading::Value(p99), Reading::Value(rate / most)])
+            let (most, least_p99) = storm_once(floor.path(), workers, length / 2)?;
+            Ok([rate, p99, rate / most, p99 / least_p99].map(Reading::Value).to_vec())
         };
         Ok(Box::new(measure) as crate::case::Measure)
     };

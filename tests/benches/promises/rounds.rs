@@ -8,11 +8,11 @@ use crate::case::{Case, Measure, Reading, Side};
 use crate::machine::{Disturbance, Watch};
 use crate::options::Options;
 use crate::peers::Present;
-use crate::row::Row;
+use crate::row::{PeerLoss, Row};
 
 /// A peer is measured no longer than this in one case, but once at least.
-const PEER_PATIENCE: Duration = Duration::from_secs(45);
-/// A median stands on so many quiet rounds, where so many were asked for.
+const PEER_PATIENCE: Duration = Duration::from_secs(150);
+/// A median stands on so many quiet rounds, of both sides where there are two; fewer are enough where fewer were asked for.
 const MEDIAN_OF: usize = 5;
 /// A disturbed round is repeated, up to so many times the rounds asked for.
 const ATTEMPTS: usize = 2;
@@ -28,9 +28,9 @@ pub(crate) struct Round {
 
 /// Measures `case`; an error of ours is a row that says so.
 pub(crate) fn run(case: &Case, present: &Present, options: &Options) -> Vec<Row> {
-    let peer = case.peer.filter(|peer| present.has(*peer)).map(Side::Peer);
+    let against = case.peer.filter(|peer| present.has(*peer));
     let rounds = options.rounds.unwrap_or(case.rounds);
-    let mut sides = match Sides::prepare(case, peer) {
+    let mut sides = match Sides::prepare(case, against.map(Side::Peer)) {
         Ok(sides) => sides,
         Err(error) => return vec![Row::failed(case, &format!("{error:#}"))],
     };
@@ -46,16 +46,18 @@ pub(crate) fn run(case: &Case, present: &Present, options: &Options) -> Vec<Row>
         }
     }
     // Where the machine gave too few quiet rounds, all of them are shown, and marked.
-    let quiet = done.iter().filter(|round| round.quiet).count();
-    let has_peer = |round: &Round| round.peer.is_some();
-    let peer_is_seen = done.iter().any(|round| round.quiet && has_peer(round)) || !done.iter().any(has_peer);
-    let enough = quiet >= rounds.min(MEDIAN_OF) && peer_is_seen;
+    let needed = rounds.min(MEDIAN_OF);
+    let enough = done.iter().filter(|round| round.quiet).count() >= needed;
     let counted: Vec<&Round> = done.iter().filter(|round| round.quiet || !enough).collect();
-    let mut rows: Vec<Row> = (0..case.figures.len())
-        .map(|index| Row::new(case, index, &counted, if enough { quiet } else { 0 }))
-        .collect();
-    if let (Some(reason), Some(row)) = (sides.peer_error, rows.first_mut()) {
-        row.note = Some(format!("the peer could not be measured: {reason}"));
+    let mut rows: Vec<Row> =
+        (0..case.figures.len()).map(|index| Row::new(case, index, &counted, needed)).collect();
+    if let (Some(reason), Some(peer)) = (sides.peer_error, against) {
+        if let Some(first) = rows.first_mut() {
+            first.note = Some(format!("the peer could not be measured: {reason}"));
+        }
+        if present.loss_of(peer) == PeerLoss::Fails {
+            rows.iter_mut().for_each(Row::fail_for_peer);
+        }
     }
     rows
 }

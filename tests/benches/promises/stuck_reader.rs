@@ -1,10 +1,12 @@
 //! A Block session whose client never reads: its stop, its producers, the client's leaving, the end of the process.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use rustix::process::Signal;
+use support::background::Background;
 use support::load::Load;
 use support::process_facts::processor_time;
 use support::requests::Collect;
@@ -13,6 +15,7 @@ use support::{HANG, await_condition};
 use crate::case::{Bound, Case, Figure, Measure, Peer, Reading, Side, await_enabled};
 use crate::options::Options;
 use crate::plain_client::{PlainClient, Session};
+use crate::slow_reader;
 
 /// StopTracing is answered within this.
 pub(crate) const STOP_PROMISE: f64 = 5.0;
@@ -28,13 +31,16 @@ pub(crate) fn case(options: &Options) -> Case {
     let figures = vec![
         Figure::time("StopTracing answered", Bound::AtMost(STOP_PROMISE)),
         Figure::time("producers free after the stop", Bound::AtMost(FREE_PROMISE)),
+        Figure::time("producers free after two stops at once", Bound::AtMost(FREE_PROMISE)),
         Figure::time("producers free after the hang-up", Bound::AtMost(FREE_PROMISE)),
+        Figure::time("producers free after kill -9 of a slow reader", Bound::AtMost(FREE_PROMISE)),
         Figure::time("process gone after SIGTERM, its socket too", Bound::AtMost(EXIT_PROMISE)),
     ];
     let prepare = |side: Side| {
         let measure = move || {
             let (stopped, freed) = stop(&mut side.start()?)?;
-            Ok(vec![stopped, freed, hang_up(&mut side.start()?)?, terminate(side)?])
+            let (twice, hung_up) = (stop_twice(side)?, hang_up(&mut side.start()?)?);
+            Ok(vec![stopped, freed, twice, hung_up, kill_reader(&mut side.start()?)?, terminate(side)?])
         };
         Ok(Box::new(measure) as Measure)
     };
@@ -92,6 +98,44 @@ fn stop(load: &mut Load) -> anyhow::Result<(Reading, Reading)> {
     // Only now may its client go.
     drop(session);
     Ok(times)
+}
+
+/// From two connections; which of them is told that there is no such session any more is open.
+fn stop_twice(side: Side) -> anyhow::Result<Reading> {
+    if side != Side::Ours {
+        // It serves one connection at a time, and the first stop waits for the reader.
+        return Ok(Reading::Skipped);
+    }
+    let mut load = side.start()?;
+    let session = stuck_session(&mut load)?;
+    let (port, id) = (load.port_file()?, session.id);
+    let from = Instant::now();
+    let stopping = [(); 2].map(|()| {
+        let mut client = PlainClient::new(&port);
+        std::thread::spawn(move || client.stop(id, PATIENCE))
+    });
+    let line = load.next_line(HANG).context("after two stops")?;
+    let freed = from.elapsed();
+    ensure!(line.starts_with("burst"), "`burst` was answered with {line:?}");
+    let answers = stopping.map(|thread| matches!(thread.join(), Ok(Ok(Some(_)))));
+    ensure!(answers.contains(&true), "neither stop was answered well");
+    drop(session);
+    Ok(freed.into())
+}
+
+fn kill_reader(load: &mut Load) -> anyhow::Result<Reading> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("--slow-reader").arg(load.port_file()?);
+    let reader = Background::start(command)?;
+    reader.expect_output(slow_reader::READY, HANG)?;
+    await_enabled(load)?;
+    load.send("burst 2 500000")?;
+    await_stillness(load)?;
+    let from = Instant::now();
+    reader.signal(Signal::KILL)?;
+    let line = load.next_line(HANG).context("after the death of the reader")?;
+    ensure!(line.starts_with("burst"), "`burst` was answered with {line:?}");
+    Ok(from.elapsed().into())
 }
 
 fn hang_up(load: &mut Load) -> anyhow::Result<Reading> {

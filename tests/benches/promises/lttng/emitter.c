@@ -1,8 +1,9 @@
 /* The LTTng side of a benchmark: threads that hit one tracepoint in a loop, and one line that says what it cost them.
 
-   emitter THREADS EVENTS MODE RATE
+   emitter THREADS EVENTS WARM_UP MODE RATE
      THREADS  producers, all of which begin at once
      EVENTS   of each producer
+     WARM_UP  events of each producer before that; then a pause in which the consumer takes them
      MODE     plain     thread CPU time and elapsed time of the whole loop
               timed     the same, and each event between two reads of the time stamp counter
               disabled  does not wait for a session: the price of a tracepoint that nobody wants
@@ -22,7 +23,7 @@
 #include <time.h>
 #include <x86intrin.h>
 
-enum { MAX_THREADS = 64, WARM_UP = 20000, EXACT = 1024, STEPS = 64, OCTAVES = 40, BUCKETS = EXACT + STEPS * OCTAVES };
+enum { MAX_THREADS = 64, DRAIN_MS = 300, EXACT = 1024, STEPS = 64, OCTAVES = 40, BUCKETS = EXACT + STEPS * OCTAVES };
 enum mode { PLAIN, TIMED, DISABLED };
 
 struct producer {
@@ -37,7 +38,7 @@ struct producer {
 static const uint8_t text[16] = "0123456789abcde";
 static struct producer producers[MAX_THREADS];
 static pthread_barrier_t start;
-static uint64_t thread_count, event_count;
+static uint64_t thread_count, event_count, warm_up;
 static enum mode mode;
 static double rate;
 
@@ -103,8 +104,12 @@ static void emit_at_rate(struct producer *self) {
 
 static void *produce(void *argument) {
     struct producer *self = argument;
-    for (uint64_t index = 0; mode != DISABLED && index < WARM_UP; index++)
+    for (uint64_t index = 0; mode != DISABLED && index < warm_up; index++)
         emit(index, self->number);
+    pthread_barrier_wait(&start);
+    /* The consumer is another process, and nothing here says when it has taken what is written. */
+    if (mode != DISABLED)
+        sleep_until(now_ns(CLOCK_MONOTONIC) + DRAIN_MS * 1e6);
     pthread_barrier_wait(&start);
     long faults = minor_faults();
     double cpu = now_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -165,12 +170,13 @@ static void report(double tick_ns) {
 }
 
 int main(int count, char **words) {
-    if (count != 5)
+    if (count != 6)
         return 2;
     thread_count = strtoull(words[1], NULL, 10);
     event_count = strtoull(words[2], NULL, 10);
-    mode = !strcmp(words[3], "timed") ? TIMED : !strcmp(words[3], "disabled") ? DISABLED : PLAIN;
-    rate = strtod(words[4], NULL);
+    warm_up = strtoull(words[3], NULL, 10);
+    mode = !strcmp(words[4], "timed") ? TIMED : !strcmp(words[4], "disabled") ? DISABLED : PLAIN;
+    rate = strtod(words[5], NULL);
     if (thread_count == 0 || thread_count > MAX_THREADS || event_count == 0)
         return 2;
     if (mode != DISABLED && await_enabled() != 0) {
