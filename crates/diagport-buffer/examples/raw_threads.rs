@@ -5,14 +5,15 @@
 //! ```
 //!
 //! Nothing but the buffer orders the store before the load, so the sanitizer sees whether the buffer does. No test harness, channel
-//! or scope is used, which it would misjudge. With `--cfg diagport_mutant="driver_reads_ahead"` the reader loads a
-//! cell whose record has not come: that must be reported, else the sanitizer sees nothing.
+//! or scope is used, which it would misjudge. Usage: `raw_threads [SECONDS [MISTAKE]]`. With the mistake `driver_reads_ahead` the reader loads
+//! a cell whose record has not come; any other is one of the buffer's own (`sync::mutant`, built with `--cfg diagport_tsan`). Each
+//! must be reported, else the sanitizer sees nothing.
 #![deny(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a program that tells what it did")]
 
 use std::cell::UnsafeCell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,8 +23,8 @@ use diagport_buffer::{
 
 const PRODUCERS: usize = 3;
 const RECORDS: usize = 500;
-/// The planted race.
-const READS_AHEAD: bool = cfg!(diagport_mutant = "driver_reads_ahead");
+/// The planted mistake; then nothing that is read can be relied on.
+static MISTAKE: OnceLock<String> = OnceLock::new();
 /// Threads of one producer, one after the other.
 const LIVES: usize = 4;
 
@@ -51,7 +52,7 @@ impl Cells {
     }
 
     fn load(&self, at: usize) -> usize {
-        let ahead = if READS_AHEAD { 40 } else { 0 };
+        let ahead = if MISTAKE.get().is_some_and(|name| name == "driver_reads_ahead") { 40 } else { 0 };
         // SAFETY: see the impl of Sync.
         #[allow(unsafe_code)]
         unsafe {
@@ -108,7 +109,7 @@ fn collect(buffer: &EventBuffer, cells: &Cells) -> u64 {
                 let number = record.payload.first_chunk().map_or(0, |bytes| usize::from_le_bytes(*bytes));
                 let found = cells.load(number);
                 // Not a panic: without a reader the producers of a Block buffer would wait for ever.
-                if found != number && !READS_AHEAD {
+                if found != number && MISTAKE.get().is_none() {
                     println!("raw_threads: cell {number} holds {found}");
                     std::process::exit(1);
                 }
@@ -165,6 +166,11 @@ fn round(mode: BufferingMode, budget_bytes: usize, closes_early: bool) -> u64 {
 
 fn main() {
     let seconds = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(5);
+    if let Some(mistake) = std::env::args().nth(2) {
+        #[cfg(diagport_tsan)]
+        diagport_buffer::plant_mistake(&mistake);
+        MISTAKE.get_or_init(|| mistake);
+    }
     let (begin, mut rounds, mut records) = (Instant::now(), 0_usize, 0);
     while begin.elapsed() < Duration::from_secs(seconds) {
         let mode = if rounds % 2 == 0 { BufferingMode::Block } else { BufferingMode::Drop };

@@ -4,7 +4,7 @@
 //! * `bench [--quick] [--json FILE] ...`: promised times, measured, beside a real .NET runtime where there is one.
 //! * `sanitize [address [TEST...] | thread [MUTANT...]]`: tests, stress and races under sanitizers, with the nightly toolchain.
 //! * `stress [--seconds N] [--seed S] | --case accounting ...`: randomised stress of the event engine with an oracle.
-//! * `loom`: the models of the event buffer over all their schedules, and the mistakes that they must notice.
+//! * `loom`: the models of the event buffer over all schedules of up to three preemptions, and the mistakes that they must notice.
 //! * `fuzz [--seconds N] [TARGET...]`: the fuzz targets of `tests/fuzz`, with the nightly toolchain.
 //!
 //! What it does not do: it builds no product, and nothing imports it. Formatting, lints, licences and tests
