@@ -170,6 +170,12 @@ fn main() {
         #[cfg(diagport_tsan)]
         diagport_buffer::plant_mistake(&mistake);
         MISTAKE.get_or_init(|| mistake);
+        // With a broken buffer a round may never end; what the sanitizer saw is said by then.
+        thread::spawn(move || {
+            thread::sleep(Duration::from_secs(seconds + 5));
+            println!("raw_threads: the mistake holds a round up");
+            std::process::exit(0);
+        });
     }
     let (begin, mut rounds, mut records) = (Instant::now(), 0_usize, 0);
     while begin.elapsed() < Duration::from_secs(seconds) {

@@ -25,6 +25,8 @@ const ASAN_OPTIONS: &str = "detect_leaks=0:abort_on_error=1";
 /// Reports are counted by their text, so that the program's own exit code is seen. Threads of a pipe end after it is gone, and nobody
 /// joins them.
 const TSAN_OPTIONS: &str = "exitcode=0:halt_on_error=0:report_thread_leaks=0:history_size=4";
+/// With a mistake the first report is enough, and what comes after it may be anything.
+const TSAN_OPTIONS_OF_MUTANTS: &str = "exitcode=0:halt_on_error=1:report_thread_leaks=0:history_size=4";
 /// What names of our own functions contain.
 const OURS: [&str; 3] = ["diagport", "stress::", "raw_threads"];
 const STRESS: &[&str] = &["-p", "diagport-tests", "--bin", "stress"];
@@ -136,17 +138,19 @@ fn thread(root: &Path, mutants: &[String]) -> anyhow::Result<()> {
     build.build(STRESS)?;
     check_silent(&build, "stress", &["--light", "--seconds", STRESS_SECONDS])?;
     for mutant in THREAD_MUTANTS.into_iter().chain(mutants.iter().map(String::as_str)) {
-        let output = under_tsan(&build, "examples/raw_threads", &[MUTANT_SECONDS, mutant])?;
-        let races = reports(&output).iter().filter(|report| report.contains("data race")).count();
-        ensure!(races > 0, "ThreadSanitizer does not see the planted race {mutant}");
-        println!("sanitize thread: mutant {mutant}: {races} reports, as it must be");
+        let output =
+            under_tsan(&build, TSAN_OPTIONS_OF_MUTANTS, "examples/raw_threads", &[MUTANT_SECONDS, mutant])?;
+        let is_seen =
+            reports(&output).iter().any(|report| report.contains("data race") && !is_of_std(report));
+        ensure!(is_seen, "ThreadSanitizer does not see the planted race {mutant}");
+        println!("sanitize thread: mutant {mutant} is reported, as it must be");
     }
     println!("sanitize thread: driver and stress clean");
     Ok(())
 }
 
 fn check_silent(build: &Build<'_>, binary: &str, arguments: &[&str]) -> anyhow::Result<()> {
-    let output = under_tsan(build, binary, arguments)?;
+    let output = under_tsan(build, TSAN_OPTIONS, binary, arguments)?;
     print!("{}", String::from_utf8_lossy(&output.stdout));
     let (of_std, reports): (Vec<_>, Vec<_>) =
         reports(&output).into_iter().partition(|report| is_of_std(report));
@@ -167,12 +171,12 @@ fn check_silent(build: &Build<'_>, binary: &str, arguments: &[&str]) -> anyhow::
 }
 
 /// The sanitizer's memory layout needs fixed addresses: `setarch -R`.
-fn under_tsan(build: &Build<'_>, binary: &str, arguments: &[&str]) -> anyhow::Result<Output> {
+fn under_tsan(build: &Build<'_>, options: &str, binary: &str, arguments: &[&str]) -> anyhow::Result<Output> {
     Command::new("setarch")
         .arg("-R")
         .arg(build.binary(binary))
         .args(arguments)
-        .env("TSAN_OPTIONS", TSAN_OPTIONS)
+        .env("TSAN_OPTIONS", options)
         .env("DIAGPORT_SANITIZED", "thread")
         .output()
         .with_context(|| format!("cannot start setarch -R {binary}"))
