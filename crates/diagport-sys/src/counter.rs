@@ -88,12 +88,14 @@ mod tests {
         }
         let rate = || {
             let (begin, from) = (Instant::now(), read());
-            while begin.elapsed() < Duration::from_millis(20) {
+            while begin.elapsed() < Duration::from_millis(5) {
                 std::hint::spin_loop();
             }
             (read() - from) as f64 / begin.elapsed().as_secs_f64()
         };
-        let (first, second) = (rate(), rate());
-        assert!((first / second - 1.0).abs() < 0.05, "{first} and {second} counts a second");
+        // A machine that is busy interrupts some measurements, not all.
+        let rates: Vec<(f64, f64)> = (0..20).map(|_| (rate(), rate())).collect();
+        let agree = rates.iter().any(|(first, second)| (first / second - 1.0).abs() < 0.01);
+        assert!(agree, "counts a second: {rates:?}");
     }
 }
