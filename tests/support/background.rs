@@ -71,6 +71,26 @@ impl Collected {
     }
 }
 
+impl Collected {
+    /// Waits for the `number`-th whole line, counted from 0; None when the output ended or `limit` passed without.
+    fn line(&self, number: usize, limit: Duration) -> Option<String> {
+        let until = Instant::now() + limit;
+        let mut state = self.state();
+        loop {
+            let mut whole =
+                state.bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+            if let Some(line) = whole.nth(number) {
+                return Some(String::from_utf8_lossy(line).trim_end_matches(['\r', '\n']).to_owned());
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if state.ended || left.is_zero() {
+                return None;
+            }
+            state = self.stream.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
 /// How a child ended.
 #[derive(Debug, Clone)]
 pub struct Finished {
@@ -129,9 +149,27 @@ pub struct Background {
     readers: Vec<JoinHandle<()>>,
     began: Instant,
     line: String,
+    lines_read: usize,
 }
 
 impl Background {
+    /// The next line of its standard output.
+    ///
+    /// # Errors
+    /// Shows what it printed when none comes within `limit`.
+    pub fn next_line(&mut self, limit: Duration) -> anyhow::Result<String> {
+        let Some(line) = self.stdout.line(self.lines_read, limit) else {
+            bail!(
+                "no further line from `{}` within {limit:?}:\n{}{}",
+                self.line,
+                self.stdout(),
+                self.stderr()
+            );
+        };
+        self.lines_read += 1;
+        Ok(line)
+    }
+
     /// Starts `command` with its standard input at the end.
     ///
     /// # Errors
@@ -159,7 +197,7 @@ impl Background {
         readers.extend(child.stdout.take().map(|pipe| stdout.read(pipe)));
         readers.extend(child.stderr.take().map(|pipe| stderr.read(pipe)));
         let stdin = child.stdin.take();
-        Ok(Self { child, stdin, stdout, stderr, readers, began: Instant::now(), line })
+        Ok(Self { child, stdin, stdout, stderr, readers, began: Instant::now(), line, lines_read: 0 })
     }
 
     /// Process id of the child.

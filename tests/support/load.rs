@@ -93,7 +93,7 @@ impl LoadSetup {
         command.current_dir(&folder).env("TMPDIR", &folder).env_remove("DOTNET_DiagnosticPorts");
         command.envs(self.environment);
         let process = Background::start_with_input(command)?;
-        Ok(Load { target: self.target, process, folder, _own: own, lines_read: 0 })
+        Ok(Load { target: self.target, process, folder, _own: own })
     }
 }
 
@@ -115,7 +115,6 @@ pub struct Load {
     process: Background,
     folder: PathBuf,
     _own: Option<tempfile::TempDir>,
-    lines_read: usize,
 }
 
 impl Load {
@@ -204,22 +203,7 @@ impl Load {
     /// # Errors
     /// When none comes within `limit`.
     pub fn next_line(&mut self, limit: Duration) -> anyhow::Result<String> {
-        let until = Instant::now() + limit;
-        loop {
-            let output = self.process.stdout();
-            let complete = output.rfind('\n').map_or("", |end| &output[..end]);
-            if let Some(line) = complete.lines().nth(self.lines_read) {
-                self.lines_read += 1;
-                return Ok(line.to_owned());
-            }
-            if Instant::now() >= until || self.process.has_ended()? {
-                bail!(
-                    "no line from the target within {limit:?}; it said:\n{output}{}",
-                    self.process.stderr()
-                );
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        self.process.next_line(limit)
     }
 
     /// Sends a command and waits for its answer line, which must begin with the command's own word.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use diagport_server::{OwnProcess, ServerBuilder};
@@ -30,7 +30,6 @@ const TICKS: u64 = 1;
 pub(crate) struct Embedded {
     process: Background,
     folder: tempfile::TempDir,
-    lines_read: usize,
 }
 
 impl Embedded {
@@ -39,8 +38,8 @@ impl Embedded {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("--target").env("TMPDIR", folder.path()).current_dir(folder.path());
         let process = Background::start_with_input(command)?;
-        let mut target = Self { process, folder, lines_read: 0 };
-        ensure!(target.next_line()? == "ready", "the target is not ready");
+        let mut target = Self { process, folder };
+        ensure!(target.process.next_line(HANG)? == "ready", "the target is not ready");
         Ok(target)
     }
 
@@ -54,22 +53,7 @@ impl Embedded {
     /// Sends a command and waits for its answer.
     pub(crate) fn command(&mut self, command: &str) -> anyhow::Result<String> {
         self.process.write_input(format!("{command}\n").as_bytes())?;
-        self.next_line()
-    }
-
-    fn next_line(&mut self) -> anyhow::Result<String> {
-        let until = Instant::now() + HANG;
-        loop {
-            let output = self.process.stdout();
-            let complete = output.rfind('\n').map_or("", |end| &output[..end]);
-            if let Some(line) = complete.lines().nth(self.lines_read) {
-                self.lines_read += 1;
-                return Ok(line.to_owned());
-            }
-            let is_over = Instant::now() >= until || self.process.has_ended()?;
-            ensure!(!is_over, "no line from the target; it said:\n{output}{}", self.process.stderr());
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        self.process.next_line(HANG)
     }
 }
 

@@ -28,14 +28,14 @@ pub(crate) struct Outcome {
 #[derive(Debug)]
 pub(crate) enum Emitter {
     Native(Box<Native>),
-    Lttng(Lttng),
+    Lttng(Box<Lttng>),
 }
 
 impl Emitter {
     pub(crate) fn start(side: Side) -> anyhow::Result<Self> {
         match side {
             Side::Ours => Ok(Self::Native(Box::new(Native::start()?))),
-            Side::Peer(Peer::Lttng) => Ok(Self::Lttng(Lttng::start()?)),
+            Side::Peer(Peer::Lttng) => Ok(Self::Lttng(Box::new(Lttng::start()?))),
             Side::Peer(other) => bail!("{} has no such emitter", other.name()),
         }
     }

@@ -80,7 +80,6 @@ impl Reading {
 pub(crate) struct Native {
     process: Background,
     port: PathBuf,
-    lines_read: usize,
     folder: tempfile::TempDir,
 }
 
@@ -90,8 +89,8 @@ impl Native {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("--native-emitter").env("TMPDIR", folder.path()).env_remove("DOTNET_DiagnosticPorts");
         let process = Background::start_with_input(command)?;
-        let mut this = Self { process, port: PathBuf::new(), lines_read: 0, folder };
-        let ready = this.next_line(HANG)?;
+        let mut this = Self { process, port: PathBuf::new(), folder };
+        let ready = this.process.next_line(HANG)?;
         this.port = Path::new(ready.strip_prefix("ready ").context(ready.clone())?).to_owned();
         Ok(this)
     }
@@ -103,22 +102,7 @@ impl Native {
     /// One order, one answer line.
     pub(crate) fn order(&mut self, line: &str) -> anyhow::Result<String> {
         self.process.write_input(format!("{line}\n").as_bytes())?;
-        self.next_line(EMIT_WITHIN)
-    }
-
-    fn next_line(&mut self, limit: Duration) -> anyhow::Result<String> {
-        let until = Instant::now() + limit;
-        loop {
-            let output = self.process.stdout();
-            let complete = output.rfind('\n').map_or("", |end| &output[..end]);
-            if let Some(line) = complete.lines().nth(self.lines_read) {
-                self.lines_read += 1;
-                return Ok(line.to_owned());
-            }
-            let waiting = !self.process.has_ended()? && Instant::now() < until;
-            ensure!(waiting, "no line from the emitter:\n{output}{}", self.process.stderr());
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        self.process.next_line(EMIT_WITHIN)
     }
 
     /// Opens a socket for what an order makes the emitter write.
