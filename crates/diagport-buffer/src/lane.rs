@@ -172,9 +172,8 @@ impl Lane {
     /// Writes one record. `ticks` was read inside the gate that `guard` stands for, so it is not below any earlier stamp of
     /// this thread. Never waits; allocates only where a new chunk is due and the session's pool has none.
     ///
-    /// Usually it takes no lock, no fence and no read-modify-write: it copies the record and stores two counters.
+    /// For what [`Self::write_in_place`] does not do: a record with more than a payload, a new chunk, a drop. Without these two it takes no lock either.
     #[allow(unsafe_code, reason = "the writer's side is handed over by the gate")]
-    #[inline(always)]
     pub fn write(
         self: &Arc<Self>,
         guard: &mut ProducerGuard<'_>,
@@ -193,9 +192,7 @@ impl Lane {
                 return outcome;
             }
         }
-        // A copy for the call, so that the usual path needs none in memory.
-        let record = *record;
-        self.write_locked(ticks, &record, needed)
+        self.write_locked(ticks, record, needed)
     }
 
     /// Writes a record with nothing but a payload, which `encode` puts straight into the chunk; stamps as for [`Self::write`]. Takes no lock, no fence
@@ -229,7 +226,6 @@ impl Lane {
     }
 
     /// None where a lock is due: there is no room in the current chunk.
-    #[inline(always)]
     fn write_quickly(
         &self,
         writer: &mut Writer,
