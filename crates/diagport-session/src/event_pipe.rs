@@ -126,9 +126,9 @@ impl EventPipe {
         // One critical section, so that a session that is just ending counts once.
         let (sessions, mut sums) = {
             let state = lock(&self.inner.state);
-            (state.sessions().cloned().collect::<Vec<_>>(), state.finished)
+            let sums = PipeStatistics { live_sessions: state.enabled_sessions(), ..state.finished };
+            (state.sessions().cloned().collect::<Vec<_>>(), sums)
         };
-        sums.live_sessions = sessions.len();
         sessions.iter().for_each(|session| sums.add(session.statistics()));
         sums
     }

@@ -168,6 +168,11 @@ impl PipeState {
         self.slots.iter().flatten().map(|entry| &entry.session)
     }
 
+    /// How many sessions were enabled and still hold their slots.
+    pub(crate) fn enabled_sessions(&self) -> usize {
+        self.slots.iter().flatten().filter(|entry| entry.stage != Stage::Inert).count()
+    }
+
     /// The session of a slot, if it still is one that wants the event.
     pub(crate) fn session_for(&self, slot: usize, event: &EventCore) -> Option<&Arc<SessionCore>> {
         let entry = self.slots.get(slot)?.as_ref().filter(|entry| entry.stage.is_live())?;

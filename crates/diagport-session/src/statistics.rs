@@ -19,7 +19,7 @@ pub struct SessionStatistics {
 /// Sums over all sessions of a pipe's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PipeStatistics {
-    /// Sessions that hold a slot now.
+    /// Sessions that were enabled and have not ended. One that counts here sees what is written from now on, until it is stopped.
     pub live_sessions: usize,
     /// See [`SessionStatistics::emitted`].
     pub emitted: u64,

@@ -72,7 +72,9 @@ fn an_inert_session_sees_nothing_and_an_enabled_one_buffers() {
     let session = drop_session(&pipe, 1 << 20);
     assert!(!tick.is_enabled());
     assert_eq!(tick.write((0, 0, "")), WriteOutcome::Disabled);
+    assert_eq!(pipe.statistics().live_sessions, 0);
     session.enable();
+    assert_eq!(pipe.statistics().live_sessions, 1);
     assert!(tick.is_enabled());
     assert_eq!(tick.write((1, 0, "before the start")), WriteOutcome::Written);
     let peer = MemoryPeer::reading();
