@@ -31,9 +31,13 @@ fn client(folder: &Path, arguments: &[&str]) -> anyhow::Result<Finished> {
 // spec-test: CLI-FIND-1, CLI-FIND-3, CLI-PS-1
 #[test]
 fn stale_ports_beside_a_live_one() -> anyhow::Result<()> {
-    let load = Load::ours()?;
-    let folder = load.folder();
-    let dead = dead_pid()?;
+    let (home, dead) = (support::temp_folder()?, dead_pid()?);
+    let folder = home.path();
+    // A server that starts sweeps its folder of such leftovers, beside its other work. What comes once this one is gone, it does not sweep.
+    let leftover = folder.join(format!("dotnet-diagnostic-{dead}-76-socket"));
+    drop(UnixListener::bind(&leftover)?);
+    let load = LoadSetup::new(Target::Ours).folder(folder).start()?;
+    support::await_condition("the end of the sweep", HANG, || leftover.symlink_metadata().is_err())?;
     let decoys = [
         folder.join(format!("dotnet-diagnostic-{}-1-socket", load.pid())),
         folder.join(format!("dotnet-diagnostic-{dead}-77-socket")),
