@@ -376,8 +376,12 @@ impl EventBuffer {
         self.budget_bytes.saturating_sub(state.used_bytes + state.ended_lane_bytes())
     }
 
-    /// Passes on that a thread with a lane here has ended.
+    /// Passes on that a thread with a lane here has ended. Call it after [`ProducerThread::mark_dead`].
     pub fn thread_ended(&self) {
+        // Between the mark and the look whether the reader wants to be rung. The reader has its fence between wanting that and looking at the mark.
+        if !mutant("end_without_fence") {
+            fence::often();
+        }
         self.reader.wake(WakeReason::ThreadEnded);
     }
 

@@ -18,14 +18,9 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use diagport_buffer::{BufferingMode, EventBuffer, LaneWrite, Parking, Producer, Record, WakeReader, WakeReason};
+//! use diagport_buffer::{BufferingMode, EventBuffer, LaneWrite, Parking, Producer, ReaderSignal, Record};
 //!
-//! struct Bell;
-//! impl WakeReader for Bell {
-//!     fn wake(&self, _reason: WakeReason) {}
-//! }
-//!
-//! let buffer = EventBuffer::new(BufferingMode::Drop, 1 << 20, Arc::new(Bell));
+//! let buffer = EventBuffer::new(BufferingMode::Drop, 1 << 20, Arc::new(ReaderSignal::default()));
 //! let mut producer = Producer::new(4242, "worker".into(), Parking::Allowed);
 //! let mut guard = producer.enter();
 //! let lane = buffer.add_lane(guard.thread()).expect("the buffer is open");
@@ -54,6 +49,7 @@ mod lane;
 mod lock;
 mod payload_space;
 mod producer_thread;
+mod reader_signal;
 mod sync;
 mod wait_queue;
 
@@ -62,5 +58,6 @@ pub use event_buffer::{BufferingMode, EventBuffer, LaneTake, WakeReader, WakeRea
 pub use lane::{BufferTotals, Lane, LaneWrite, Liveness};
 pub use payload_space::{PayloadOut, PayloadSpace, is_plain_ascii};
 pub use producer_thread::{Parking, Producer, ProducerGuard, ProducerThread};
+pub use reader_signal::ReaderSignal;
 #[cfg(any(loom, diagport_tsan))]
 pub use sync::plant_mistake;

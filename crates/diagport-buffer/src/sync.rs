@@ -1,5 +1,8 @@
 //! The primitives that threads meet at: std's, or loom's where a model is checked.
 
+use std::sync::PoisonError;
+use std::time::Duration;
+
 #[cfg(not(loom))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
 
@@ -52,12 +55,34 @@ pub(crate) fn wait_a_little(turn: u32) {
         0..64 => std::hint::spin_loop(),
         64..128 => std::thread::yield_now(),
         // The other thread was preempted: it needs the processor more than this one.
-        _ => std::thread::sleep(std::time::Duration::from_micros(50)),
+        _ => std::thread::sleep(Duration::from_micros(50)),
     }
     #[cfg(loom)]
     {
         let _ = turn;
         loom::thread::yield_now();
+    }
+}
+
+/// Waits while `condition` holds, but no longer than `limit`. loom knows no time: there a `limit` is zero, or has no end.
+pub(crate) fn wait_while<'a, T>(
+    changed: &Condvar,
+    guard: MutexGuard<'a, T>,
+    limit: Duration,
+    condition: impl Fn(&T) -> bool,
+) -> MutexGuard<'a, T> {
+    #[cfg(not(loom))]
+    {
+        let waited = changed.wait_timeout_while(guard, limit, |value| condition(value));
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+    #[cfg(loom)]
+    {
+        let mut guard = guard;
+        while !limit.is_zero() && condition(&guard) {
+            guard = changed.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+        guard
     }
 }
 

@@ -2,12 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use diagport_buffer::{
-    BufferTotals, BufferingMode, EventBuffer, LaneWrite, Parking, Producer, Record, WakeReader, WakeReason,
+    BufferTotals, BufferingMode, EventBuffer, LaneWrite, Parking, Producer, ReaderSignal, Record, WakeReader,
+    WakeReason,
 };
 
 struct Silent;
@@ -145,4 +147,47 @@ fn invariants_1_and_5_hold_wherever_an_abort_and_a_close_come() {
             "seed {seed}"
         );
     }
+}
+
+/// The work is done under a lock, like a write into a lane, and the bell rung after it. A ring that got lost would show as a reader
+/// that sleeps until it looks by itself.
+// spec-test: SES-DRAIN-2
+#[test]
+fn no_ring_is_lost_between_two_rounds() {
+    const PRODUCERS: usize = 3;
+    const IDLE: Duration = Duration::from_millis(200);
+    const EVENTS: u64 = 4_000;
+    let signal = Arc::new(ReaderSignal::default());
+    let written: Vec<_> = (0..PRODUCERS).map(|_| Arc::new(Mutex::new(0_u64))).collect();
+    let seen: Vec<_> = (0..PRODUCERS).map(|_| Arc::new(AtomicU64::new(0))).collect();
+    let slept = thread::scope(|scope| {
+        for (written, seen) in written.iter().zip(&seen) {
+            let signal = &signal;
+            scope.spawn(move || {
+                for event in 1..=EVENTS {
+                    *written.lock().unwrap() = event;
+                    signal.wake(WakeReason::FillLevel);
+                    // Only while its lane is empty does a producer depend on its own ring.
+                    while seen.load(Ordering::Acquire) < event {
+                        thread::yield_now();
+                    }
+                }
+            });
+        }
+        let mut slept = 0;
+        while seen.iter().any(|seen| seen.load(Ordering::Relaxed) < EVENTS) {
+            signal.arm();
+            for (written, seen) in written.iter().zip(&seen) {
+                seen.store(*written.lock().unwrap(), Ordering::Release);
+            }
+            let begin = Instant::now();
+            if seen.iter().any(|seen| seen.load(Ordering::Relaxed) < EVENTS) {
+                signal.wait(Duration::ZERO, IDLE);
+                slept += u32::from(begin.elapsed() >= IDLE);
+            }
+        }
+        slept
+    });
+    // A machine that stands still for that long has slept too; a protocol that loses rings does so often.
+    assert!(slept <= 2, "the reader slept {slept} times with work to do");
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use diagport_buffer::{Liveness, WakeReader, WakeReason};
 
@@ -17,6 +18,12 @@ use crate::sink::Sink;
 use crate::stream::Stream;
 use crate::thread_state::never_park;
 use crate::time_source::StampSpan;
+
+/// How long the first event after an idle time waits for company.
+// spec: SES-DRAIN-2
+const COALESCE: Duration = Duration::from_millis(15);
+/// An idle drain looks at its peer this often.
+const IDLE: Duration = Duration::from_millis(200);
 
 /// Starts the thread; it ends the session, whatever happens.
 ///
@@ -98,7 +105,7 @@ impl Drain {
                 self.span = self.span.next(self.session.pipe.time.now());
                 self.round(self.span.boundary())?;
             }
-            self.session.signal.wait();
+            self.session.signal.wait(COALESCE, IDLE);
         }
         self.end()
     }

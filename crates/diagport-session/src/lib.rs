@@ -46,7 +46,6 @@ mod capture_ids;
 mod clock;
 mod dispatcher;
 mod drain;
-mod drain_signal;
 mod enable_state;
 mod event;
 mod event_pipe;

@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use diagport_buffer::EventBuffer;
+use diagport_buffer::{EventBuffer, ReaderSignal};
 
 use crate::dispatcher::panic_text;
 use crate::drain;
-use crate::drain_signal::DrainSignal;
 use crate::event_pipe::PipeInner;
 use crate::guarded_sink::GuardedSink;
 use crate::lock::lock;
@@ -107,7 +106,7 @@ pub(crate) struct SessionCore {
     pub(crate) config: SessionConfig,
     pub(crate) pipe: Arc<PipeInner>,
     pub(crate) buffer: Arc<EventBuffer>,
-    pub(crate) signal: Arc<DrainSignal>,
+    pub(crate) signal: Arc<ReaderSignal>,
     /// Before any event of the session.
     pub(crate) start: Moment,
     pub(crate) start_utc_millis: i64,
@@ -263,12 +262,12 @@ impl Session {
 
 impl SessionCore {
     pub(crate) fn new(id: SessionId, slot: usize, config: SessionConfig, pipe: Arc<PipeInner>) -> Self {
-        let signal = Arc::new(DrainSignal::default());
+        let signal = Arc::new(ReaderSignal::default());
         let budget_bytes = usize::try_from(config.budget_bytes).unwrap_or(usize::MAX);
         // The rest is for what the drain holds besides: encoded bytes on their way, stacks that were written already.
         // spec: SES-MEMORY-1
         let chunk_bytes = budget_bytes - budget_bytes / 16;
-        let reader: Arc<DrainSignal> = Arc::clone(&signal);
+        let reader: Arc<ReaderSignal> = Arc::clone(&signal);
         // The ticks first: no event may be older than the start that the stream states.
         let (start, start_utc_millis) = (pipe.time.now(), pipe.time.utc_unix_millis());
         Self {
