@@ -119,6 +119,7 @@ fn collect(buffer: &EventBuffer, cells: &Cells) -> u64 {
             buffer.release(chunk);
         }
     });
+    buffer.end_round();
     records
 }
 

@@ -13,7 +13,7 @@ use crate::lock::lock;
 use crate::producer_thread::{Outside, Parking, ProducerThread};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, mutant};
-use crate::wait_queue::{Turn, WaitQueue};
+use crate::wait_queue::{Turn, WaitQueue, Waiter};
 
 /// What happens to an event that finds no capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +79,8 @@ struct State {
     uses_slabs: bool,
     releases: u64,
     waiters: WaitQueue,
+    /// A round has ended without room for the chunk that the front of the queue waits for: it takes a smaller one.
+    scarce: bool,
     lanes: Vec<Arc<Lane>>,
     next_lane_id: u64,
     aborting: bool,
@@ -128,6 +130,7 @@ impl EventBuffer {
             uses_slabs: budget_bytes >= 16 * SLAB_BYTES,
             releases: 0,
             waiters: WaitQueue::default(),
+            scarce: false,
             lanes: Vec::new(),
             next_lane_id: 0,
             aborting: false,
@@ -200,7 +203,8 @@ impl EventBuffer {
         std::mem::take(&mut lock(&self.state).untold_drops)
     }
 
-    /// Takes everything that was written, lane by lane, and forgets the lanes of ended threads. For one thread at a time, the reader.
+    /// Takes everything that was written, lane by lane, and forgets the lanes of ended threads. For one thread at a time, the reader. A round ends with
+    /// [`Self::end_round`].
     ///
     /// If the caller reads its clock first (T), every record stamped below T is in this take or an earlier one: each lane's
     /// thread is seen outside its gate after T. A thread that does not leave its gate for some tenths of a second is left out, and what it has comes later.
@@ -266,7 +270,7 @@ impl EventBuffer {
         wake(front);
     }
 
-    /// Gives a chunk's capacity back, and wakes whoever waits first.
+    /// Gives a chunk's capacity back, and wakes who waits first once there is room for the chunk it waits for.
     pub fn release(&self, mut chunk: Chunk) {
         chunk.reset();
         let bytes = chunk.capacity_bytes();
@@ -290,7 +294,28 @@ impl EventBuffer {
         state.releases += 1;
         // Relaxed: a producer that sees it late drops one event more, as if it had come before.
         self.releases.store(state.releases, Ordering::Relaxed);
-        state.waiters.front()
+        self.served_front(state)
+    }
+
+    /// Who waits first, if there is now what it waits for.
+    fn served_front(&self, state: &State) -> Option<Arc<Lane>> {
+        let front = state.waiters.front()?;
+        (front.wanted_bytes <= self.left_bytes(state)).then(|| Arc::clone(&front.lane))
+    }
+
+    /// For the reader, once it has released what it can of a round: who waits first, for a larger chunk than there is room for now, takes a smaller one.
+    pub fn end_round(&self) {
+        let front = {
+            let mut state = lock(&self.state);
+            let left = self.left_bytes(&state);
+            let front = state.waiters.front();
+            // Whom it would not help is not woken: it would ring, for a round that frees as little.
+            let helped = front.filter(|front| front.needed_bytes <= left && left < front.wanted_bytes);
+            let helped = helped.map(|front| Arc::clone(&front.lane));
+            state.scarce |= helped.is_some();
+            helped
+        };
+        wake(front.filter(|_| !mutant("no_end_of_round")));
     }
 
     #[inline]
@@ -305,8 +330,8 @@ impl EventBuffer {
             state.aborting = true;
             state.waiters.take_all()
         };
-        for lane in abandoned {
-            lane.abandon();
+        for waiter in abandoned {
+            waiter.lane.abandon();
         }
     }
 
@@ -397,8 +422,11 @@ impl EventBuffer {
         (chunk_bytes / 2).max(FIRST_CHUNK_BYTES).min(self.largest_chunk_bytes)
     }
 
-    /// A chunk of `wanted_bytes`, or of less if only less is left, but of at least `needed_bytes`.
+    /// A chunk of `wanted_bytes`, or of less if only less is left and nobody waits, but of at least `needed_bytes`.
     /// Only an empty queue or its front gets one; in Block mode everybody else is queued, once (`queued` says it already is).
+    ///
+    /// Who has waited gets a chunk of the size that it asked for, or a smaller one after [`Self::end_round`]. Otherwise the chunk that is freed first would
+    /// decide how far its thread gets: the order of the queue and the order in which chunks are freed are the same, round for round.
     // spec: SES-BLOCK-3
     pub(crate) fn acquire(
         &self,
@@ -410,15 +438,19 @@ impl EventBuffer {
         let mut state = lock(&self.state);
         let turn = state.waiters.turn(lane);
         if turn != Turn::Behind || mutant("overtake") {
-            let mut size = wanted_bytes.max(needed_bytes);
-            while size > needed_bytes && size > self.left_bytes(&state) {
+            let left = self.left_bytes(&state);
+            let front = state.waiters.front().filter(|_| turn == Turn::Front);
+            let mut size = front.map_or(wanted_bytes, |front| front.wanted_bytes).max(needed_bytes);
+            let takes_less = turn != Turn::Front || state.scarce;
+            while takes_less && size > needed_bytes && size > left {
                 size = (size / 2).max(needed_bytes);
             }
-            if size <= self.left_bytes(&state) {
+            if size <= left {
                 let chunk = state.chunk_of(size, self.budget_bytes);
                 let next = if turn == Turn::Front {
                     state.waiters.pop_front();
-                    state.waiters.front()
+                    state.scarce = false;
+                    self.served_front(&state)
                 } else {
                     None
                 };
@@ -441,7 +473,8 @@ impl EventBuffer {
             return Acquired::Refused { releases };
         }
         if !queued {
-            state.waiters.push_back(Arc::clone(lane));
+            let wanted_bytes = wanted_bytes.max(needed_bytes);
+            state.waiters.push_back(Waiter { lane: Arc::clone(lane), wanted_bytes, needed_bytes });
         }
         Acquired::Wait
     }
@@ -530,7 +563,7 @@ mod tests {
         buffer.close();
         let mut taken = 0;
         buffer.collect(|take| taken = take.attempts);
-        being_abandoned.iter().for_each(|lane| lane.abandon());
+        being_abandoned.iter().for_each(|waiter| waiter.lane.abandon());
         producer.thread().park();
         assert_eq!(lane.write(&mut producer.enter(), 0, &record), LaneWrite::Dropped);
         assert_eq!(lane.write(&mut producer.enter(), 0, &record), LaneWrite::Disabled);

@@ -434,9 +434,10 @@ impl Lane {
     #[allow(unsafe_code, reason = "the writer's side is handed over by gate and lock")]
     pub(crate) unsafe fn take(&self, chunks: &mut Vec<Chunk>, liveness: Liveness) -> u64 {
         let mut state = lock(&self.state);
+        let waits = state.waiting == Waiting::Queued;
         // SAFETY: by the caller's promise the thread has left the gate it was in before the revocation, and what it did there is visible; if
         // it has entered again, it sees the revocation and waits for the lock.
-        let attempts = unsafe { self.writer.with(|writer| self.take_chunks(writer, chunks)) };
+        let attempts = unsafe { self.writer.with(|writer| self.take_chunks(writer, chunks, waits)) };
         if liveness == Liveness::Ended {
             // A close may be under way on another thread, and this take must see the count.
             state.abandon();
@@ -455,9 +456,12 @@ impl Lane {
         attempts + abandoned
     }
 
-    fn take_chunks(&self, writer: &mut Writer, chunks: &mut Vec<Chunk>) -> u64 {
+    fn take_chunks(&self, writer: &mut Writer, chunks: &mut Vec<Chunk>, waits: bool) -> u64 {
         let capacity = writer.current.capacity_bytes();
-        if writer.full.is_empty() && capacity > 0 && writer.current.used_bytes() < capacity / 4 {
+        if waits {
+            // As large as this chunk was, it did not last. The thread will get the next one in its turn, as large as others get theirs.
+            writer.next_chunk_bytes = self.buffer.grown(writer.next_chunk_bytes);
+        } else if writer.full.is_empty() && capacity > 0 && writer.current.used_bytes() < capacity / 4 {
             // A chunk that a whole round left nearly empty was too large for this thread's pace.
             writer.next_chunk_bytes = self.buffer.shrunk(writer.next_chunk_bytes);
         }

@@ -37,6 +37,7 @@
 //!         buffer.release(chunk);
 //!     }
 //! });
+//! buffer.end_round();
 //! assert_eq!(seen, 1);
 //! ```
 #![deny(unsafe_code)]

@@ -10,7 +10,18 @@ use crate::lane::Lane;
 /// Room for one entry of every lane is reserved when the lane is made, so that waiting allocates nothing.
 #[derive(Debug, Default)]
 pub(crate) struct WaitQueue {
-    waiting: VecDeque<Arc<Lane>>,
+    waiting: VecDeque<Waiter>,
+}
+
+/// One entry.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    /// Whose thread waits.
+    pub(crate) lane: Arc<Lane>,
+    /// The chunk that it waits for.
+    pub(crate) wanted_bytes: usize,
+    /// Its record: the least that lets it go on.
+    pub(crate) needed_bytes: usize,
 }
 
 /// Where a lane stands.
@@ -32,15 +43,15 @@ impl WaitQueue {
     pub(crate) fn turn(&self, lane: &Arc<Lane>) -> Turn {
         match self.waiting.front() {
             None => Turn::Free,
-            Some(front) if Arc::ptr_eq(front, lane) => Turn::Front,
+            Some(front) if Arc::ptr_eq(&front.lane, lane) => Turn::Front,
             Some(_) => Turn::Behind,
         }
     }
 
     /// The caller knows (by the lane's own state) that the lane does not wait yet.
-    pub(crate) fn push_back(&mut self, lane: Arc<Lane>) {
+    pub(crate) fn push_back(&mut self, waiter: Waiter) {
         debug_assert!(self.waiting.len() < self.waiting.capacity(), "room is reserved with each lane");
-        self.waiting.push_back(lane);
+        self.waiting.push_back(waiter);
     }
 
     pub(crate) fn pop_front(&mut self) {
@@ -48,11 +59,11 @@ impl WaitQueue {
     }
 
     /// The next to be woken.
-    pub(crate) fn front(&self) -> Option<Arc<Lane>> {
-        self.waiting.front().cloned()
+    pub(crate) fn front(&self) -> Option<&Waiter> {
+        self.waiting.front()
     }
 
-    pub(crate) fn take_all(&mut self) -> VecDeque<Arc<Lane>> {
+    pub(crate) fn take_all(&mut self) -> VecDeque<Waiter> {
         std::mem::take(&mut self.waiting)
     }
 

@@ -53,6 +53,7 @@ fn read(buffer: &EventBuffer) -> u64 {
             buffer.release(chunk);
         }
     });
+    buffer.end_round();
     records
 }
 

@@ -89,6 +89,7 @@ impl Play {
                 self.buffer.release(chunk);
             }
         });
+        self.buffer.end_round();
         (records, attempts)
     }
 }
@@ -113,6 +114,31 @@ fn invariant_2_drop_mode_drops_and_counts() {
     let (records, attempts) = play.read();
     assert_eq!((records, attempts), (vec![(1, written + 3)], vec![(1, written + 3)]));
     assert_eq!(totals(&play), (written + 3, 2));
+}
+
+/// Invariant 3: a thread that waits whenever it is read gets larger chunks all the same; otherwise it would stay behind threads that got theirs in better
+/// times. So does one whose records fill no chunk to the brim.
+#[test]
+fn invariant_3_a_chunk_that_did_not_last_is_followed_by_a_larger_one() {
+    for payload_bytes in [90, 2_500] {
+        let mut play = Play::new(BufferingMode::Block, 1 << 20);
+        let [a, hog] = [1, 2].map(|id| play.producer(id, Parking::Allowed));
+        let payload = vec![7; payload_bytes];
+        // Each round a writes into its one chunk, whatever it got, until it waits behind the hog, and then in its turn.
+        let mut of_rounds = Vec::new();
+        for _ in 0..8 {
+            let mut written = u64::from(play.write_bytes(&a, &payload) == LaneWrite::Written);
+            play.fill(&hog);
+            while play.write_bytes(&a, &payload) == LaneWrite::Written {
+                written += 1;
+            }
+            of_rounds.push(written);
+            play.read();
+            assert_eq!(play.write(&hog), LaneWrite::Written, "it waited first");
+        }
+        let per_chunk = |chunk_bytes: usize| (chunk_bytes / (24 + payload_bytes)) as u64;
+        assert_eq!((of_rounds[0], of_rounds[7]), (per_chunk(4 << 10), per_chunk(64 << 10)), "{of_rounds:?}");
+    }
 }
 
 /// Invariant 2: too large is a drop in both modes, and never waits.
@@ -192,6 +218,38 @@ fn invariant_3_one_freed_chunk_lets_many_go() {
     assert_eq!(play.buffer.waiting_count(), 0);
     taken.into_iter().for_each(|chunk| play.buffer.release(chunk));
     assert_eq!(totals(&play).1, 0);
+}
+
+/// Invariant 3: a thread whose turn has come waits for a chunk of its own size, whichever is freed first; but no longer than to the end of the round.
+#[test]
+fn invariant_3_the_front_waits_for_a_chunk_of_its_own_size() {
+    for round_ends in [false, true] {
+        let mut play = Play::new(BufferingMode::Block, 1 << 20);
+        let a = play.producer(1, Parking::Allowed);
+        play.fill(&a);
+        let mut taken = Vec::new();
+        play.buffer.collect(|take| taken.append(take.chunks));
+        // They have grown from 4 KB to 64 KB.
+        let mut taken = taken.into_iter();
+        play.buffer.release(taken.next().unwrap());
+        assert_eq!(play.write(&a), LaneWrite::Blocked, "4 KB are free");
+        if round_ends {
+            play.buffer.end_round();
+        } else {
+            taken.by_ref().take(4).for_each(|chunk| play.buffer.release(chunk));
+        }
+        a.thread.park(); // returns: it was woken
+        assert_eq!(play.write(&a), LaneWrite::Written);
+        let record_bytes = 24 + PAYLOAD.len();
+        let mut written = 1;
+        // The queue is empty, so that it also takes what else is left.
+        while play.write(&a) == LaneWrite::Written {
+            written += 1;
+        }
+        let (least, most) = if round_ends { (1 << 10, 4 << 10) } else { (60 << 10, 128 << 10) };
+        assert!((least..=most).contains(&(written * record_bytes)), "{written} records");
+        taken.for_each(|chunk| play.buffer.release(chunk));
+    }
 }
 
 /// Invariant 3: a wake-up that comes before its thread has parked is kept.

@@ -87,6 +87,7 @@ impl Seen {
             }
             self.attempts.insert(lane, take.attempts);
         });
+        buffer.end_round();
     }
 }
 

@@ -152,6 +152,7 @@ impl Drain {
         }) {
             shown?;
         }
+        buffer.end_round();
         // spec: SES-THREAD-4
         let without_lane = buffer.take_drops_without_lane();
         if without_lane > 0 {

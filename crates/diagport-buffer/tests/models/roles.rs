@@ -85,6 +85,7 @@ impl Seen {
             self.attempts.push((take.lane.id(), take.attempts));
             self.ended += usize::from(take.liveness == Liveness::Ended);
         });
+        buffer.end_round();
     }
 
     /// Received and lost make the attempts, lane by lane, and each lane's records are in order.

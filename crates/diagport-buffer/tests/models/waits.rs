@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use diagport_buffer::{BufferTotals, BufferingMode, EventBuffer, LaneWrite};
+use diagport_buffer::{BufferTotals, BufferingMode, EventBuffer, LaneWrite, Parking, Record};
 use loom::sync::atomic::AtomicU64;
 
 use crate::explore::{Extent, MainIs, arrangements, explore, run_roles};
@@ -43,6 +43,49 @@ fn chain_of_wake_ups(name: &str, main: MainIs) {
 }
 
 arrangements!(chain_of_wake_ups);
+
+/// A thread waits for a chunk of three records, and a round frees one record's room and no more: its end lets the thread go on with that.
+///
+/// Mutant: no_end_of_round.
+fn end_of_a_round_against_waiter(name: &str, main: MainIs) {
+    explore(name, &Extent::all(3), &["done"], move || {
+        let buffer = EventBuffer::new(BufferingMode::Block, 48 * RECORD_BYTES, Arc::new(Silent));
+        let clock = Arc::new(AtomicU64::new(1));
+        // One that does not wait fills it: a record of four records' size, fourteen chunks of three, and one of what is left.
+        let mut side = diagport_buffer::Producer::new(1, String::new(), Parking::Never);
+        let filler = buffer.add_lane(side.thread()).unwrap();
+        let large = [0; 3 * RECORD_BYTES];
+        assert_eq!(filler.write(&mut side.enter(), 1, &Record::new(0, &large)), LaneWrite::Written);
+        let mut small = 0;
+        while filler.write(&mut side.enter(), 1, &Record::new(0, &[])) == LaneWrite::Written {
+            small += 1;
+        }
+        assert_eq!(small, 14 * 3 + 1);
+        let waiter = Producer::new(&buffer, 2);
+        assert_eq!(waiter.try_write(&clock), LaneWrite::Blocked);
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let (of_reader, buffer_of_reader) = (Arc::clone(&taken), Arc::clone(&buffer));
+        run_roles(
+            main,
+            vec![Box::new(move || {
+                waiter.thread.park();
+                assert_eq!(waiter.write(&clock), LaneWrite::Written);
+            })],
+            move || {
+                let mut taken = of_reader.lock().unwrap();
+                buffer_of_reader.collect(|take| taken.append(take.chunks));
+                buffer_of_reader.release(taken.pop().unwrap());
+                buffer_of_reader.end_round();
+            },
+        );
+        let taken = std::mem::take(&mut *taken.lock().unwrap());
+        taken.into_iter().for_each(|chunk| buffer.release(chunk));
+        assert_eq!((buffer.waiting_count(), buffer.totals().drops), (0, 1));
+        "done"
+    });
+}
+
+arrangements!(end_of_a_round_against_waiter);
 
 /// A thread waits for the only chunk, and another comes while it is freed: the one that waited has it, at its first look.
 ///
