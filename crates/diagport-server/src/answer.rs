@@ -49,7 +49,7 @@ pub(crate) async fn answer_and_close(shared: &Arc<Shared>, mut stream: IpcStream
             shared.counters.refused_requests.add_one();
         }
     }
-    if let Err(error) = send_reply(shared, &mut stream, &answer.reply).await {
+    if let Err(error) = send(shared, &mut stream, &encoded(&answer.reply), shared.limits.reply).await {
         // The command has been executed: many peers do not wait for the reply.
         tracing::debug!(%error, "reply not taken");
         return;
@@ -63,17 +63,13 @@ pub(crate) async fn answer_and_close(shared: &Arc<Shared>, mut stream: IpcStream
     shared.farewells.part(shared, stream);
 }
 
-pub(crate) async fn send_reply(shared: &Shared, stream: &mut IpcStream, reply: &Reply) -> io::Result<()> {
-    let bytes = match reply.encode().encode() {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            tracing::warn!(%error, "reply does not fit a message");
-            // A 24-byte message always fits.
-            let fail = Reply::error(HResult::FAIL).encode().encode();
-            fail.map_err(io::Error::other)?
-        }
-    };
-    send(shared, stream, &bytes, shared.limits.reply).await
+/// The bytes of a reply; of FAIL, if it does not fit a message.
+pub(crate) fn encoded(reply: &Reply) -> Vec<u8> {
+    reply.encode().encode().unwrap_or_else(|error| {
+        tracing::warn!(%error, "reply does not fit a message");
+        let fail = Reply::error(HResult::FAIL).encode().encode();
+        fail.expect("invariant: 24 bytes fit a message")
+    })
 }
 
 /// All of it within `limit`; and once the server stops, as long as the peer makes progress.

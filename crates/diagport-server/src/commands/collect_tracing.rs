@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::socket_sink::SocketSink;
 use crate::SessionFeature;
-use crate::answer::{Answer, answer_and_close, send_reply};
+use crate::answer::{Answer, answer_and_close, encoded};
 use crate::shared::Shared;
 
 /// Bytes that may come before the one that carries the descriptor of a user_events session.
@@ -55,7 +55,7 @@ async fn refuse_user_events(shared: &Arc<Shared>, mut stream: IpcStream) {
 }
 
 // spec: SRV-SESSION-1, SRV-SESSION-2
-async fn start_session(shared: &Arc<Shared>, mut stream: IpcStream, config: session::SessionConfig) {
+async fn start_session(shared: &Arc<Shared>, stream: IpcStream, config: session::SessionConfig) {
     let created = match shared.pipe.create_session(config) {
         Ok(created) => created,
         Err(error) => {
@@ -63,39 +63,13 @@ async fn start_session(shared: &Arc<Shared>, mut stream: IpcStream, config: sess
             return answer_and_close(shared, stream, Answer::error(HResult::FAIL)).await;
         }
     };
-    // Whatever happens from here on, also this task being dropped, the session does not stay behind.
-    let unstarted = AbortUnlessStarted(Some(created.clone()));
-    let id = created.id();
-    created.enable();
-    let reply = Reply::session(id.as_u64());
-    if let Err(error) = send_reply(shared, &mut stream, &reply).await {
-        tracing::debug!(%error, "peer did not take the reply; its session is dropped");
-        shared.counters.refused_requests.add_one();
-        return;
-    }
-    unstarted.disarm();
+    let reply = encoded(&Reply::session(created.id().as_u64()));
     shared.sessions.add(shared, &created);
     shared.counters.succeeded_requests.add_one();
     shared.counters.started_sessions.add_one();
     let budget_bytes = created.config().budget_bytes;
-    created.start(Box::new(SocketSink::new(stream.into_blocking(), budget_bytes)));
-}
-
-/// A session that is created but never started would hold its slot for ever.
-struct AbortUnlessStarted(Option<session::Session>);
-
-impl AbortUnlessStarted {
-    fn disarm(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for AbortUnlessStarted {
-    fn drop(&mut self) {
-        if let Some(session) = self.0.take() {
-            session.abort("the peer did not take the reply");
-        }
-    }
+    // The reply goes out by the drain: a client that has it can stop the session at once, and still gets a whole stream.
+    created.start(Box::new(SocketSink::new(stream.into_blocking(), budget_bytes, reply)));
 }
 
 fn session_config(

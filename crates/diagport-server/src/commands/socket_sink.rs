@@ -16,19 +16,28 @@ const MAX_UNREAD_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct SocketSink {
     stream: BlockingStream,
+    /// What is left of the reply to the request.
+    reply: Vec<u8>,
 }
 
 impl SocketSink {
-    /// For a session with so many bytes of buffers.
-    pub(super) fn new(stream: BlockingStream, budget_bytes: u64) -> Self {
+    /// For a session with so many bytes of buffers. Sends `reply` before the stream.
+    pub(super) fn new(stream: BlockingStream, budget_bytes: u64, reply: Vec<u8>) -> Self {
         let part = usize::try_from(budget_bytes / 4).unwrap_or(usize::MAX);
         stream.widen(part.min(MAX_UNREAD_BYTES));
-        Self { stream }
+        Self { stream, reply }
     }
 }
 
 impl Sink for SocketSink {
     fn write(&mut self, bytes: &[u8], wait: Duration) -> io::Result<usize> {
+        while !self.reply.is_empty() {
+            let taken = self.stream.write_some(&self.reply, wait)?;
+            if taken == 0 {
+                return Ok(0);
+            }
+            self.reply.drain(..taken);
+        }
         self.stream.write_some(bytes, wait)
     }
 
