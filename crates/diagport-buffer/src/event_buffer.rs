@@ -65,6 +65,8 @@ const MAX_UNREAD_ENDED_LANES: usize = 512;
 const ENDED_LANE_BYTES: usize = 1 << 10;
 /// How often a take looks at the gates of threads that are inside, all together: some tenths of a second.
 const MAX_TURNS: u32 = if cfg!(loom) { u32::MAX } else { 3_000 };
+/// The same after the end, when there is no later round for what a thread has that was only preempted: some seconds.
+const MAX_LAST_TURNS: u32 = if cfg!(loom) { u32::MAX } else { 30_000 };
 /// What is in use before the reader is called, at most.
 const MAX_FILL_MARK_BYTES: usize = 64 << 20;
 
@@ -207,7 +209,8 @@ impl EventBuffer {
     /// [`Self::end_round`].
     ///
     /// If the caller reads its clock first (T), every record stamped below T is in this take or an earlier one: each lane's
-    /// thread is seen outside its gate after T. A thread that does not leave its gate for some tenths of a second is left out, and what it has comes later.
+    /// thread is seen outside its gate after T. A thread that does not leave its gate for some tenths of a second is left out, and what it has comes later. After
+    /// [`Self::close`] there is no later: then it is left out after some seconds.
     #[allow(unsafe_code, reason = "the writer's side of each lane is handed over by its gate")]
     pub fn collect(&self, mut visit: impl FnMut(LaneTake<'_>)) {
         let _only_reader = lock(&self.reading);
@@ -220,7 +223,7 @@ impl EventBuffer {
             // Nothing may be touched. The next round tries again.
             return;
         }
-        let mut turns = MAX_TURNS;
+        let mut turns = if closed { MAX_LAST_TURNS } else { MAX_TURNS };
         let mut chunks = Vec::new();
         let mut ended = false;
         for lane in &lanes {
