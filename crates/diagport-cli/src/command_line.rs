@@ -20,7 +20,7 @@ use crate::stop::StopCommand;
 use crate::trace::{StopTriggers, TraceCommand};
 
 /// How long tasks that are still busy may hold the exit.
-const SHUTDOWN_LIMIT: Duration = Duration::from_millis(500);
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 
 /// A .NET Diagnostic Port for any process, and the tools to use one
 #[derive(Debug, Parser)]
