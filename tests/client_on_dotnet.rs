@@ -26,14 +26,20 @@ const TICKS: u64 = 200;
 const ACTIVITIES: u64 = 50;
 /// Ticks and activities.
 const VARIED: &str = "Peer-Load:3:4";
-/// Their client stops by the clock: the work takes between two and three seconds.
-const THEIR_SECONDS: &str = "6";
+/// Their client stops by the clock: the work takes between two and three seconds, and longer on a busy machine.
+const THEIR_SECONDS: &str = "20";
+
+/// Waits until a real target says of its event source that it is enabled, or that it is not.
+fn await_enabled(load: &mut Load, wanted: &str) -> anyhow::Result<()> {
+    support::await_condition(wanted, HANG, || {
+        load.command("burst 1 0").is_ok_and(|answer| answer.contains(wanted))
+    })?;
+    Ok(())
+}
 
 /// A real target does the work once its event source is enabled.
 fn work(load: &mut Load) -> anyhow::Result<()> {
-    support::await_condition("an enabled event source", HANG, || {
-        load.command("burst 1 0").is_ok_and(|answer| answer.contains("enabled=True"))
-    })?;
+    await_enabled(load, "enabled=True")?;
     load.command("burst 2 50000")?;
     Ok(())
 }
@@ -105,6 +111,8 @@ fn our_client_records_what_microsofts_records() -> anyhow::Result<()> {
         let last = said.lines().last().context("no last line")?;
         ensure!(last.contains("lost"), "{version}: the last line says nothing of loss: {last}");
 
+        // Or else the next session might seem to be there because this one still is.
+        await_enabled(&mut load, "enabled=False")?;
         let pid = load.pid_text();
         let arguments = ["collect", &pid, "theirs.nettrace", THEIR_SECONDS, "stacks=1", VARIED];
         let theirs = peers.start("ipcclient", &arguments, load.folder())?;
@@ -166,9 +174,10 @@ fn a_real_runtime_is_launched_suspended_and_recorded_from_its_start() -> anyhow:
     for version in RUNTIMES {
         let home = support::temp_folder()?;
         let epload = peers.epload(version).context("no epload")?;
-        let mut command =
-            diagport_command(&["trace", "--providers", "Peer-Load:1:4", "-o", "c.nettrace", "--"])?;
+        let mut command = diagport_command(&["trace", "--providers", "Peer-Load:1:4", "-o", "c.nettrace"])?;
+        // A busy machine may take longer than the usual ten seconds to get a runtime as far as its port.
         command
+            .args(["--timeout", "60s", "--"])
             .arg(epload.get_program())
             .args(epload.get_args())
             .current_dir(home.path())
@@ -233,7 +242,7 @@ fn short_commands_work_on_every_runtime() -> anyhow::Result<()> {
             let mut command = std::process::Command::new(diagport()?);
             command.args(&arguments).env("TMPDIR", load.folder());
             let finished = run(command, HANG)?.expect_code(0)?.expect_text(wanted).context(version)?;
-            ensure!(finished.elapsed < Duration::from_secs(5), "{arguments:?} took {:?}", finished.elapsed);
+            ensure!(finished.elapsed < Duration::from_secs(20), "{arguments:?} took {:?}", finished.elapsed);
         }
     }
     Ok(())

@@ -31,10 +31,10 @@ impl Random {
 }
 
 /// Our client, recording a Block session of 1 MB in the target's folder.
-fn recorder(load: &Load, file: &str) -> anyhow::Result<Background> {
+fn recorder(load: &Load, file: &str, more: &[&str]) -> anyhow::Result<Background> {
     let pid = load.pid_text();
     let mut command = diagport_command(&["trace", "-p", &pid, "--providers", "Peer-Load:1:4", "-o", file])?;
-    command.args(["--buffersize", "1", "--buffering-mode", "block"]);
+    command.args(["--buffersize", "1", "--buffering-mode", "block"]).args(more);
     command.current_dir(load.folder()).env("TMPDIR", load.folder());
     Background::start_with_input(command)
 }
@@ -45,6 +45,8 @@ fn next_session_is_exact(load: &mut Load) -> anyhow::Result<()> {
     let before = load.sessions()?;
     let session = port.start_session(&Collect::block(1).message())?.drain();
     load.command("burst 2 5000")?;
+    // A reader that gets no processor for the grace of a stop would be cut, and rightly.
+    StreamFacts::await_ticks(&session, 10_000)?;
     port.stop(session.session_id)?;
     let facts = StreamFacts::of_bytes(&session.finish()?)?;
     ensure!(
@@ -71,7 +73,7 @@ fn killed_reader(load: &mut Load, random: &mut Random, round: u64) -> anyhow::Re
     let pause = |random: &mut Random, most_ms: u64| {
         std::thread::sleep(Duration::from_micros(random.below(1_000 * most_ms)));
     };
-    let tool = recorder(load, "killed.nettrace")?;
+    let tool = recorder(load, "killed.nettrace", &[])?;
     let connects = round.is_multiple_of(4);
     if !connects {
         load.await_live(1, HANG)?;
@@ -135,8 +137,11 @@ fn invariant_5_fifty_killed_readers_leave_nothing_behind() -> anyhow::Result<()>
 fn invariant_5_two_stops_at_once_free_the_producers_of_a_reader_that_stands_still() -> anyhow::Result<()> {
     let mut load = Load::ours()?;
     let port = load.port()?;
+    // Answers on both ways, so that every thread of an idle target is there. Once: later a thread that ends might be counted.
+    port.info_latency()?;
+    load.sessions()?;
+    let idle_threads = threads(load.pid())?;
     for _ in 0..2 {
-        let idle_threads = threads(load.pid())?;
         let unread = port.start_session(&Collect::block(1).message())?;
         load.send("burst 2 300000")?;
         let pid = load.pid();
@@ -212,7 +217,8 @@ fn w19_a_recording_of_a_killed_target_is_cut_cleanly() -> anyhow::Result<()> {
 
 fn cut_recording(random: &mut Random) -> anyhow::Result<()> {
     let mut load = Load::ours()?;
-    let tool = recorder(&load, "cut.nettrace")?;
+    // A target that dies while it is asked to go on is another failure than a recording that is cut.
+    let tool = recorder(&load, "cut.nettrace", &["--resume-runtime", "false"])?;
     load.await_live(1, HANG)?;
     load.send("burst 2 100000000")?;
     let trace = load.folder().join("cut.nettrace");

@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
+use crate::process_facts::is_stopped;
+use crate::{HANG, await_condition};
+
 /// What a child wrote to one of its streams up to now.
 #[derive(Debug, Clone, Default)]
 struct Collected {
@@ -266,6 +269,17 @@ impl Background {
         kill_process(pid, signal).with_context(|| format!("{signal:?} to `{}`", self.line))
     }
 
+    /// Sends SIGSTOP to the child and waits until none of its threads runs any more: on a busy machine that takes a while.
+    ///
+    /// # Errors
+    /// When the child is gone already, or does not stop.
+    pub fn freeze(&self) -> anyhow::Result<()> {
+        self.signal(Signal::STOP)?;
+        let pid = self.pid();
+        await_condition("a child that stands still", HANG, || is_stopped(pid).is_ok_and(|stopped| stopped))?;
+        Ok(())
+    }
+
     /// Has the child ended?
     ///
     /// # Errors
@@ -277,7 +291,7 @@ impl Background {
     /// Waits for the end of the child and of its output.
     ///
     /// # Errors
-    /// When it still runs after `limit`: it is killed, and the error shows what it had printed.
+    /// When it still runs after `limit`: it is killed, and the error shows what it had printed. When somebody else goes on holding its output.
     pub fn finish(mut self, limit: Duration) -> anyhow::Result<Finished> {
         let until = Instant::now() + limit;
         let status = loop {
@@ -291,11 +305,12 @@ impl Background {
             std::thread::sleep(Duration::from_millis(3));
         };
         let elapsed = self.began.elapsed();
-        // A grandchild may hold the pipes for ever; its output is not awaited for ever.
-        let readers_until = Instant::now() + Duration::from_secs(5);
-        while self.readers.iter().any(|reader| !reader.is_finished()) && Instant::now() < readers_until {
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        // A grandchild may hold the pipes for ever. What has come until then may not be all, so nothing is judged by it.
+        let line = &self.line;
+        await_condition(&format!("the end of what `{line}` prints, which has ended"), HANG, || {
+            self.readers.iter().all(JoinHandle::is_finished)
+        })
+        .with_context(|| format!("up to now:\n{}{}", self.stdout(), self.stderr()))?;
         Ok(Finished {
             code: status.code(),
             stdout: self.stdout.bytes(),

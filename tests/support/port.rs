@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -139,27 +140,42 @@ impl Conversation {
     }
 
     fn receive(&mut self, most: usize, limit: Duration) -> anyhow::Result<(Vec<u8>, Ending)> {
-        let until = Instant::now() + limit;
         let mut bytes = Vec::new();
+        let ending = self.hand_on(most, limit, |piece| bytes.extend_from_slice(piece))?;
+        Ok((bytes, ending))
+    }
+
+    /// Hands `most` bytes to `take`, each piece as it comes.
+    fn hand_on(
+        &mut self,
+        most: usize,
+        limit: Duration,
+        mut take: impl FnMut(&[u8]),
+    ) -> anyhow::Result<Ending> {
+        let until = Instant::now() + limit;
+        let mut missing = most;
         let mut buffer = vec![0; 65536];
-        while bytes.len() < most {
+        while missing > 0 {
             let left = until.saturating_duration_since(Instant::now()).max(Duration::from_micros(1));
             self.stream.set_read_timeout(Some(left))?;
-            let want = buffer.len().min(most - bytes.len());
+            let want = buffer.len().min(missing);
             match self.stream.read(&mut buffer[..want]) {
-                Ok(0) => return Ok((bytes, Ending::Closed)),
-                Ok(got) => bytes.extend_from_slice(&buffer[..got]),
+                Ok(0) => return Ok(Ending::Closed),
+                Ok(got) => {
+                    take(&buffer[..got]);
+                    missing -= got;
+                }
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock | ErrorKind::TimedOut if Instant::now() >= until => {
-                        return Ok((bytes, Ending::Open));
+                        return Ok(Ending::Open);
                     }
                     ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
-                    ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => return Ok((bytes, Ending::Reset)),
+                    ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => return Ok(Ending::Reset),
                     _ => return Err(error).context("receiving"),
                 },
             }
         }
-        Ok((bytes, Ending::Open))
+        Ok(Ending::Open)
     }
 }
 
@@ -258,8 +274,14 @@ impl Streaming {
     #[must_use]
     pub fn drain(self) -> Draining {
         let mut conversation = self.conversation;
-        let reader = std::thread::spawn(move || conversation.receive_until_closed(5 * HANG));
-        Draining { session_id: self.session_id, reader }
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let all = Arc::clone(&received);
+        let reader = std::thread::spawn(move || {
+            conversation.hand_on(usize::MAX, 5 * HANG, |piece| {
+                all.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(piece);
+            })
+        });
+        Draining { session_id: self.session_id, received, reader }
     }
 }
 
@@ -268,17 +290,25 @@ impl Streaming {
 pub struct Draining {
     /// Its id.
     pub session_id: u64,
-    reader: JoinHandle<anyhow::Result<(Vec<u8>, Ending)>>,
+    received: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<anyhow::Result<Ending>>,
 }
 
 impl Draining {
+    /// What has come up to now.
+    #[must_use]
+    pub fn so_far(&self) -> Vec<u8> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The whole stream, once it has ended.
     ///
     /// # Errors
     /// When it did not end with a clean close.
     pub fn finish(self) -> anyhow::Result<Vec<u8>> {
         let Ok(outcome) = self.reader.join() else { bail!("the reading thread panicked") };
-        let (bytes, ending) = outcome?;
+        let ending = outcome?;
+        let bytes = std::mem::take(&mut *self.received.lock().unwrap_or_else(PoisonError::into_inner));
         ensure!(ending == Ending::Closed, "the stream ended with {ending:?} after {} bytes", bytes.len());
         Ok(bytes)
     }

@@ -56,6 +56,23 @@ pub fn processor_time(pid: u32) -> anyhow::Result<Duration> {
     Ok(Duration::from_millis((ticks(11) + ticks(12)) * 10))
 }
 
+/// Do all threads of `pid` stand still, as SIGSTOP makes them?
+///
+/// # Errors
+/// When the process is gone.
+pub fn is_stopped(pid: u32) -> anyhow::Result<bool> {
+    let folder = format!("/proc/{pid}/task");
+    for entry in std::fs::read_dir(&folder).with_context(|| folder.clone())? {
+        let text = std::fs::read_to_string(entry?.path().join("stat")).with_context(|| folder.clone())?;
+        // The state stands behind the name, which may hold anything.
+        let state = text.rsplit(')').next().unwrap_or_default().trim_start();
+        if !state.starts_with('T') {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 fn status_field(pid: u32, name: &str) -> anyhow::Result<u64> {
     let path = format!("/proc/{pid}/status");
     let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;

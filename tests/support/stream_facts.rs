@@ -6,6 +6,12 @@ use std::path::Path;
 use anyhow::Context as _;
 use diagport_nettrace::{Completion, Event, LossCounter, Reader, Record, Value, decode_payload};
 
+use crate::port::Draining;
+use crate::{HANG, await_condition};
+
+/// Of a Tick of `burst`, `churn` or `tick`: two numbers of 8 bytes, 16 characters and a zero of 2. In a stream it takes a little more.
+const TICK_BYTES: u64 = 50;
+
 /// A trace, read to its end.
 #[derive(Debug, Clone)]
 pub struct StreamFacts {
@@ -68,6 +74,30 @@ impl StreamFacts {
         Ok(facts)
     }
 
+    /// Waits until a reader has `count` Ticks of a session that goes on, in whole blocks.
+    ///
+    /// # Errors
+    /// When it has fewer after twice [`HANG`].
+    pub fn await_ticks(session: &Draining, count: u64) -> anyhow::Result<()> {
+        await_condition(&format!("{count} events at the reader"), 2 * HANG, || {
+            ticks_in(&session.so_far()) >= count
+        })?;
+        Ok(())
+    }
+
+    /// Waits until the file of a recording that goes on holds `count` Ticks, in whole blocks.
+    ///
+    /// # Errors
+    /// When it holds fewer after twice [`HANG`].
+    pub fn await_ticks_in_file(path: &Path, count: u64) -> anyhow::Result<()> {
+        // Its length first: to read a file that cannot hold them yet takes the machine from those who write it.
+        await_condition(&format!("{count} events in {}", path.display()), 2 * HANG, || {
+            path.metadata().is_ok_and(|file| file.len() >= count * TICK_BYTES)
+                && std::fs::read(path).is_ok_and(|bytes| ticks_in(&bytes) >= count)
+        })?;
+        Ok(())
+    }
+
     fn see(&mut self, event: &Event) -> anyhow::Result<()> {
         let key = (event.definition.provider.clone(), event.definition.event_id);
         let is_tick = key.0 == "Peer-Load" && key.1 == 1;
@@ -105,4 +135,18 @@ impl StreamFacts {
     pub fn count(&self, provider: &str, id: u32) -> u64 {
         self.counts.get(&(provider.to_owned(), id)).copied().unwrap_or(0)
     }
+}
+
+/// Ticks in the whole blocks of a stream that goes on; no more is looked at, for whoever waits for them looks often.
+fn ticks_in(bytes: &[u8]) -> u64 {
+    let (mut reader, mut ticks) = (Reader::new(), 0);
+    for piece in bytes.chunks(1 << 16) {
+        reader.feed(piece);
+        // What cannot be read is for the judge of the whole stream to tell.
+        while let Ok(Some(record)) = reader.next_record() {
+            let Record::Event(event) = &record else { continue };
+            ticks += u64::from(event.definition.event_id == 1 && event.definition.provider == "Peer-Load");
+        }
+    }
+    ticks
 }
