@@ -145,7 +145,7 @@ fn a_stop_names_its_sessions() {
 fn a_list_ends_whatever_is_there() {
     let finished = run(&mut diagport(&["ps", "--json"]), 0);
     assert!(finished.json().is_array(), "{}", finished.text());
-    assert!(finished.elapsed.as_secs() < 5, "{:?}", finished.elapsed);
+    assert!(finished.elapsed.as_secs() < 60, "{:?}", finished.elapsed);
 }
 
 /// Whatever a process calls itself, it has one line of the list.

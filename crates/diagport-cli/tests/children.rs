@@ -51,7 +51,7 @@ fn the_end_of_the_command_ends_the_recording() {
     let pid = ready.trim().strip_prefix("ready ").and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
     kill_process(pid.unwrap(), Signal::TERM).unwrap();
     completed(&finished, 1);
-    assert!(finished.elapsed < Duration::from_secs(15), "{:?}", finished.elapsed);
+    assert!(finished.elapsed < Duration::from_secs(60), "{:?}", finished.elapsed);
 }
 
 /// A recording that ends early because the command died is told by the command's own code.
@@ -92,9 +92,9 @@ fn nothing_is_launched_for_a_recording_that_cannot_be() {
 #[test]
 fn a_command_has_as_long_as_it_was_given() {
     let home = tempfile::tempdir().unwrap();
-    let finished = trace(home.path(), &["--timeout", "300ms"], "exec sleep 30", "", 6);
+    let finished = trace(home.path(), &["--timeout", "300ms"], "exec sleep 100", "", 6);
     assert!(finished.error().contains("within 0.3 s"), "{}", finished.text());
-    assert!(finished.elapsed < Duration::from_secs(10), "{:?}", finished.elapsed);
+    assert!(finished.elapsed < Duration::from_secs(60), "{:?}", finished.elapsed);
     assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0, "nothing is left behind");
 }
 

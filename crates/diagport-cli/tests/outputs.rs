@@ -4,7 +4,9 @@
 mod fake;
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use diagport_codec::Command;
 use fake::{
     Course, FakeTarget, SessionScript, diagport, diagport_process, run, stream_of, until, whole_stream_of,
 };
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 
 /// A session whose stream is whole at once.
 fn whole(numbers: &[u32]) -> FakeTarget {
@@ -28,6 +30,12 @@ fn running() -> FakeTarget {
         first,
         course: Course::UntilStop,
     })
+}
+
+/// Opens a pipe for reading before anybody writes into it.
+fn reader_of(pipe: &Path) -> File {
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    File::options().read(true).custom_flags(nonblocking).open(pipe).unwrap()
 }
 
 // spec-test: CLI-OUT-2
@@ -110,14 +118,21 @@ fn a_named_pipe_is_waited_for_and_its_reader_watched() {
     assert_eq!(reading.join().unwrap(), expected);
 
     // A reader who leaves: the session is stopped at the next bytes.
-    let path = pipe.clone();
-    let reading = std::thread::spawn(move || {
-        let count = File::open(path).unwrap().read(&mut [0; 10]).unwrap();
-        assert_eq!(count, 10);
-    });
-    let finished = run(&mut trace(&["--duration", "300ms"]), 1);
-    reading.join().unwrap();
-    assert!(finished.error().contains("Broken pipe"), "{}", finished.text());
+    let reader = reader_of(&pipe);
+    let mut process = diagport_process(&["trace", "--dport", &target.option(), "--providers", "P", "-o"])
+        .arg(&pipe)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    until("the first bytes", || matches!((&reader).read(&mut [0; 10]), Ok(10)));
+    drop(reader);
+    process.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let output = process.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("Broken pipe"), "{text}");
     assert_eq!(target.commands().last(), Some(&Command::STOP_TRACING));
 }
 
@@ -130,18 +145,17 @@ fn a_file_that_takes_nothing_does_not_hold_us() {
     let target = FakeTarget::start(SessionScript { first, course, ..SessionScript::default() });
     let pipe = target.folder.path().join("pipe");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-    let path = pipe.clone();
-    let opening = std::thread::spawn(move || File::open(path).unwrap());
+    let reader = reader_of(&pipe);
     let mut binary = diagport(&["trace", "--dport", &target.option(), "--providers", "P"]);
-    let finished = run(binary.arg("-o").arg(&pipe).args(["--duration", "300ms", "--timeout", "500ms"]), 6);
-    drop(opening.join().unwrap());
+    let finished = run(binary.arg("-o").arg(&pipe).args(["--duration", "300ms", "--timeout", "5s"]), 6);
+    drop(reader);
     assert!(
         finished.error().contains("took nothing")
             || finished.error().contains("did not take what had arrived"),
         "{}",
         finished.text()
     );
-    assert!(finished.elapsed < Duration::from_secs(15), "{:?}", finished.elapsed);
+    assert!(finished.elapsed < Duration::from_secs(60), "{:?}", finished.elapsed);
 }
 
 // spec-test: CLI-OUTPUT-2
@@ -157,7 +171,7 @@ fn two_recordings_never_share_a_file() {
     until("a recording", || target.commands().contains(&Command::RESUME_RUNTIME));
     let finished = run(&mut target.trace(&[]), 1);
     assert!(finished.error().contains("another process is recording into it"), "{}", finished.text());
-    std::io::Write::write_all(&mut first.stdin.take().unwrap(), b"\n").unwrap();
+    first.stdin.take().unwrap().write_all(b"\n").unwrap();
     assert_eq!(first.wait().unwrap().code(), Some(0));
     assert_eq!(std::fs::read(target.file()).unwrap(), whole_stream_of(&[1]));
 }

@@ -98,11 +98,16 @@ fn what_arrived_is_kept_and_the_verdict_is_clear() {
         let first = script.first.clone();
         let course = script.course;
         let target = FakeTarget::start(script);
-        let finished = run(&mut target.trace(&["--duration", "200ms", "--timeout", "1s"]), code);
+        // A limit of our own only where it is what ends the recording: a busy machine needs its time for the rest.
+        let limit: &[_] = match course {
+            Course::NeverEnds | Course::IgnoresStop => &["--timeout", "5s"],
+            _ => &[],
+        };
+        let finished = run(target.trace(&["--duration", "200ms"]).args(limit), code);
         assert!(finished.error().contains(words), "{course:?}: {}", finished.text());
         assert!(finished.last_line().contains("lost=0"), "{course:?}: {}", finished.text());
         assert_eq!(std::fs::read(target.file()).unwrap(), first, "{course:?}");
-        assert!(finished.elapsed < Duration::from_secs(10), "{course:?}: {:?}", finished.elapsed);
+        assert!(finished.elapsed < Duration::from_secs(60), "{course:?}: {:?}", finished.elapsed);
     }
 }
 
@@ -179,7 +184,7 @@ fn an_interrupt_is_heard_before_the_session_has_started() {
     let text = std::io::read_to_string(process.stderr.take().unwrap()).unwrap();
     assert_eq!(code, Some(1), "{text}");
     assert_eq!(text, "error: interrupted before the target had started the session\n");
-    assert!(from.elapsed() < Duration::from_secs(10), "{:?}", from.elapsed());
+    assert!(from.elapsed() < Duration::from_secs(60), "{:?}", from.elapsed());
     assert!(!exists(&target.file()), "an empty file stays");
 }
 
@@ -191,8 +196,8 @@ fn enter_ends_a_recording_and_the_end_of_input_does_not() {
     let finished = run(&mut target.trace(&["--duration", "400ms"]), 0);
     assert!(finished.elapsed >= Duration::from_millis(400), "{:?}", finished.elapsed);
     let target = FakeTarget::start(stopped(&[1]));
-    let finished = run(target.trace(&["--duration", "50s"]).write_stdin("\n"), 0);
-    assert!(finished.elapsed < Duration::from_secs(20), "{:?}", finished.elapsed);
+    let finished = run(target.trace(&["--duration", "1000s"]).write_stdin("\n"), 0);
+    assert!(finished.elapsed < Duration::from_secs(60), "{:?}", finished.elapsed);
 }
 
 /// One signal ends cleanly, two leave at once.

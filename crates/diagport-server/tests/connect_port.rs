@@ -11,8 +11,8 @@ use diagport_codec::{
 };
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use support::{
-    Monitor, SOON, TestServer, code_of, collect, encode, eventually, is_complete, read_reply, read_stream,
-    send_raw, soon, start_session,
+    Monitor, SOON, TestServer, code_of, collect, encode, eventually, is_complete, is_kept, median,
+    read_reply, read_stream, send_raw, soon, start_session,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -39,7 +39,7 @@ fn info() -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_advertises_again_at_once_when_a_command_took_the_connection() {
     let (server, monitor) = start(SuspendMode::NoSuspend);
-    let mut worst = Duration::ZERO;
+    let mut latencies = Vec::new();
     let (mut stream, first) = monitor.accept().await;
     assert_eq!(first.cookie, server.handle.cookie());
     assert_eq!(first.process_id, u64::from(std::process::id()));
@@ -49,12 +49,13 @@ async fn it_advertises_again_at_once_when_a_command_took_the_connection() {
         let Reply::Ok { payload } = read_reply(&mut stream).await else { panic!("refused") };
         assert_eq!(ProcessInfo::decode(ProcessInfoVersion::V1, &payload).unwrap().cookie, first.cookie);
         let (next, advertise) = monitor.accept().await;
-        worst = worst.max(started.elapsed());
+        latencies.push(started.elapsed());
         assert_eq!(advertise, first);
         stream = next;
     }
-    println!("reply and next Advertise after {worst:?} at worst (the reference: 6 ms)");
-    assert!(worst < Duration::from_millis(500), "{worst:?}");
+    let middle = median(&mut latencies);
+    println!("reply and next Advertise after {middle:?} (the reference: 6 ms), {:?} at worst", latencies[19]);
+    assert!(middle < Duration::from_millis(500), "{middle:?}");
     // The default port serves beside it, under the same cookie.
     let Reply::Ok { payload } = server.ask(&Request::ProcessInfo(ProcessInfoVersion::V1)).await else {
         panic!()
@@ -120,8 +121,11 @@ async fn whatever_the_peer_does_there_is_no_hot_loop() {
         let mut count = 0_u32;
         let mut kept = Vec::new();
         let watch = Duration::from_secs(1);
-        let end = tokio::time::Instant::now() + watch;
-        while let Ok(mut stream) = tokio::time::timeout_at(end, monitor.accept_raw()).await {
+        let begin = Instant::now();
+        while count < 2 || begin.elapsed() < watch {
+            // The second one shows that the port goes on, however late a busy machine lets it come.
+            let left = if count < 2 { SOON } else { watch.saturating_sub(begin.elapsed()) };
+            let Ok(mut stream) = tokio::time::timeout(left, monitor.accept_raw()).await else { break };
             count += 1;
             match habit {
                 Habit::CloseAtOnce => {}
@@ -142,9 +146,11 @@ async fn whatever_the_peer_does_there_is_no_hot_loop() {
                 }
             }
         }
-        println!("{habit:?}: {count} connections in {watch:?}");
-        // 10 ms growing by a quarter: 14 waits fit into a second.
-        assert!((2..=20).contains(&count), "{habit:?}: {count} connections in {watch:?}");
+        let watched = begin.elapsed();
+        println!("{habit:?}: {count} connections in {watched:?}");
+        // 10 ms growing by a quarter: 14 waits fit into a second. A hot loop makes hundreds.
+        let most = 20.0 * watched.as_secs_f64();
+        assert!(count >= 2 && f64::from(count) <= most, "{habit:?}: {count} connections in {watched:?}");
     };
     for habit in [
         Habit::CloseAtOnce,
@@ -191,11 +197,13 @@ async fn a_monitor_with_a_full_queue_delays_nobody() {
     assert!(diagport_transport::connect(&path, Duration::from_millis(1)).await.is_err(), "the queue is full");
     let server =
         TestServer::start_with(|builder, _| builder.port(connect_port(&path, SuspendMode::NoSuspend)));
-    let started = Instant::now();
-    let reply = server.ask(&Request::ProcessInfo(ProcessInfoVersion::V1)).await;
-    assert!(matches!(reply, Reply::Ok { .. }));
-    println!("answered beside a full queue after {:?}", started.elapsed());
-    assert!(started.elapsed() < Duration::from_millis(500));
+    is_kept("answered beside a full queue", Duration::from_millis(500), async || {
+        let started = Instant::now();
+        let reply = server.ask(&Request::ProcessInfo(ProcessInfoVersion::V1)).await;
+        assert!(matches!(reply, Reply::Ok { .. }));
+        started.elapsed()
+    })
+    .await;
 }
 
 // spec-test: SRV-CONNECT-5

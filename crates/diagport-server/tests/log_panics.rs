@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use diagport_codec::{ProcessInfoVersion, Reply, Request};
+use diagport_transport::{Probe, probe};
 use support::{TestServer, eventually};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -51,7 +52,8 @@ async fn a_port_survives_a_log_that_panics() {
     // Each time it is made again the port says so, and fails in saying it.
     for round in 1..=3 {
         fs::remove_file(&path).unwrap();
-        eventually("the file is back", || path.exists()).await;
+        // The file is there a little before somebody listens.
+        eventually("the file is back", || probe(&path) == Probe::Served).await;
         eventually("the log has panicked", || PANICS.load(Ordering::Relaxed) >= round).await;
         assert!(matches!(server.ask(&info).await, Reply::Ok { .. }));
     }

@@ -15,12 +15,12 @@ use diagport_codec::{
     BufferingMode, CollectTracing, CollectTracingVersion, HResult, ProcessInfoVersion, ProviderRequest,
     Reply, Request, SessionOutput, StackWalk, StreamFormat, TracepointConfig,
 };
-use diagport_session::{EventDefinition, EventPipe, SessionId};
+use diagport_session::{EventDefinition, EventPipe, ProviderConfig, SessionConfig, SessionId, SessionType};
 use diagport_transport::IpcStream;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use support::{
-    TestServer, collect, encode, error_of, eventually, is_complete, read_reply, read_stream, soon,
-    start_session,
+    SOON, TestServer, collect, encode, error_of, eventually, is_complete, is_kept, median, read_reply,
+    read_stream, soon, start_session,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -88,26 +88,30 @@ async fn a_session_streams_from_its_reply_to_its_stop() {
         .provider("Test-Provider")
         .define::<(i64,)>(EventDefinition::new(1, "Tick"), ["index"])
         .unwrap();
+    let mut sessions = 0;
     for mode in [BufferingMode::Drop, BufferingMode::Block] {
-        let mut stream = server.open().await;
-        let id = start_session(&mut stream, &collect(mode, 4)).await;
-        assert_ne!(id, 0);
-        // The reply is there: enabled already, whatever the drain thread does.
-        assert!(event.is_enabled(), "{mode:?}");
-        for index in 0..100 {
-            let _ = event.write((index,));
-        }
-        let reader = tokio::spawn(async move { read_stream(&mut stream).await });
-        let took = stop(&server, id).await;
-        println!("{mode:?}: idle stop answered after {took:?}");
-        // The stream has ended before the stop is answered.
-        let bytes = soon(reader).await.unwrap();
-        assert!(is_complete(&bytes), "{mode:?}: {} bytes", bytes.len());
-        assert!(!event.is_enabled());
-        assert!(took < Duration::from_secs(1), "{mode:?}: {took:?}");
+        is_kept("idle stop answered", Duration::from_secs(1), async || {
+            sessions += 1;
+            let mut stream = server.open().await;
+            let id = start_session(&mut stream, &collect(mode, 4)).await;
+            assert_ne!(id, 0);
+            // The reply is there: enabled already, whatever the drain thread does.
+            assert!(event.is_enabled(), "{mode:?}");
+            for index in 0..100 {
+                let _ = event.write((index,));
+            }
+            let reader = tokio::spawn(async move { read_stream(&mut stream).await });
+            let took = stop(&server, id).await;
+            // The stream has ended before the stop is answered.
+            let bytes = soon(reader).await.unwrap();
+            assert!(is_complete(&bytes), "{mode:?}: {} bytes", bytes.len());
+            assert!(!event.is_enabled());
+            took
+        })
+        .await;
     }
     let statistics = server.pipe.statistics();
-    assert_eq!((statistics.emitted, statistics.dropped, statistics.live_sessions), (200, 0, 0));
+    assert_eq!((statistics.emitted, statistics.dropped, statistics.live_sessions), (100 * sessions, 0, 0));
 }
 
 // spec-test: SRV-STOP-2
@@ -157,14 +161,16 @@ async fn session_65_fails_and_disturbs_nobody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_session_whose_client_vanished_frees_its_slot() {
     let server = TestServer::start();
-    let mut stream = server.open().await;
-    start_session(&mut stream, &collect(BufferingMode::Drop, 1)).await;
-    assert_eq!(server.pipe.statistics().live_sessions, 1);
-    let started = Instant::now();
-    drop(stream);
-    eventually("the slot is free", || server.pipe.statistics().live_sessions == 0).await;
-    println!("slot free {:?} after the client had gone (promised 1 s)", started.elapsed());
-    assert!(started.elapsed() < Duration::from_secs(10));
+    is_kept("slot free after the client had gone", Duration::from_secs(1), async || {
+        let mut stream = server.open().await;
+        start_session(&mut stream, &collect(BufferingMode::Drop, 1)).await;
+        assert_eq!(server.pipe.statistics().live_sessions, 1);
+        let started = Instant::now();
+        drop(stream);
+        eventually("the slot is free", || server.pipe.statistics().live_sessions == 0).await;
+        started.elapsed()
+    })
+    .await;
 }
 
 // spec-test: SRV-SESSION-5
@@ -204,55 +210,56 @@ async fn bytes_on_a_session_connection_are_no_reset_at_its_end() {
 async fn stop_of_a_block_session_that_nobody_reads_is_answered() {
     let server = TestServer::start();
     let producer = Producer::start(&server.pipe);
-    let mut stream = server.open().await;
-    let id = start_session(&mut stream, &collect(BufferingMode::Block, 1)).await;
-    // The reader sleeps: the producer is parked sooner or later.
-    let mut last = u64::MAX;
-    let mut slept = Instant::now();
-    eventually("the producer is parked", || {
-        if slept.elapsed() < Duration::from_millis(100) {
-            return false;
-        }
-        slept = Instant::now();
-        std::mem::replace(&mut last, producer.progress()) == producer.progress()
+    let mut latencies = Vec::new();
+    is_kept("producer released (promised 100 ms)", Duration::from_secs(1), async || {
+        let mut stream = server.open().await;
+        let id = start_session(&mut stream, &collect(BufferingMode::Block, 1)).await;
+        let session = SessionId::from_u64(id).and_then(|id| server.pipe.session(id)).expect("it runs");
+        // The reader sleeps: the producer is parked sooner or later, and stays so.
+        let mut last = u64::MAX;
+        let mut slept = Instant::now();
+        eventually("the producer is parked", || {
+            if slept.elapsed() < Duration::from_millis(100) {
+                return false;
+            }
+            slept = Instant::now();
+            let now = producer.progress();
+            session.waiting_count() == 1 && std::mem::replace(&mut last, now) == now
+        })
+        .await;
+        let stopping = Instant::now();
+        let infos = async {
+            for _ in 0..20 {
+                let started = Instant::now();
+                assert!(matches!(server.ask(&INFO).await, Reply::Ok { .. }));
+                latencies.push(started.elapsed());
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let parked_at = producer.progress();
+        let released = async {
+            eventually("the producer is released", || producer.progress() > parked_at).await;
+            stopping.elapsed()
+        };
+        let (took, (), released) = tokio::join!(stop(&server, id), infos, released);
+        println!("stop answered after {took:?} (promised 5 s)");
+        assert!(took < SOON / 2, "{took:?}");
+        eventually("the session has ended", || server.pipe.statistics().live_sessions == 0).await;
+        drop(stream);
+        released
     })
     .await;
-    let stopping = Instant::now();
-    let stop_task = async { stop(&server, id).await };
-    let infos = async {
-        let mut worst = Duration::ZERO;
-        for _ in 0..20 {
-            let started = Instant::now();
-            assert!(matches!(server.ask(&INFO).await, Reply::Ok { .. }));
-            worst = worst.max(started.elapsed());
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        worst
-    };
-    let parked_at = producer.progress();
-    let released = async {
-        eventually("the producer is released", || producer.progress() > parked_at).await;
-        stopping.elapsed()
-    };
-    let (took, worst, released) = tokio::join!(stop_task, infos, released);
-    println!(
-        "stop answered after {took:?} (promised 5 s), producer released after {released:?} (promised 100 ms), \
-         worst ProcessInfo meanwhile {worst:?}"
-    );
-    assert!(took < Duration::from_secs(10), "{took:?}");
-    assert!(released < Duration::from_secs(1), "{released:?}");
-    assert!(worst < Duration::from_millis(500), "{worst:?}");
-    eventually("the session has ended", || server.pipe.statistics().live_sessions == 0).await;
+    let middle = median(&mut latencies);
+    assert!(middle < Duration::from_millis(500), "ProcessInfo meanwhile: {middle:?}");
     let statistics = server.pipe.statistics();
     assert_eq!(statistics.emitted, statistics.written + statistics.dropped);
-    drop(stream);
 }
 
 // spec-test: SRV-STOP-1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_is_answered_even_if_the_session_does_not_end() {
     let server = TestServer::start_with_limits(|limits| {
-        limits.stop_grace = Duration::from_secs(3);
+        limits.stop_grace = 10 * SOON;
         limits.stop_reply = Duration::from_millis(200);
     });
     let producer = Producer::start(&server.pipe);
@@ -261,7 +268,7 @@ async fn a_stop_is_answered_even_if_the_session_does_not_end() {
     eventually("dropped events", || server.pipe.statistics().dropped > 0).await;
     let took = stop(&server, id).await;
     println!("stop answered after {took:?}, limit 200 ms");
-    assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(2), "{took:?}");
+    assert!(took >= Duration::from_millis(200) && took < SOON, "{took:?}");
     drop((stream, producer));
 }
 
@@ -280,6 +287,13 @@ async fn a_client_that_leaves_before_the_reply_leaves_no_session() {
     })
     .await;
     eventually("no session", || server.pipe.statistics().live_sessions == 0).await;
+    // Nor one that holds a slot without being enabled.
+    let free = || {
+        let anything = vec![ProviderConfig::everything("Test-Provider")];
+        server.pipe.create_session(SessionConfig::new(SessionType::IpcStream, anything)).expect("a free slot")
+    };
+    let all: Vec<_> = (0..64).map(|_| free()).collect();
+    all.iter().for_each(|session| session.abort("not needed"));
 }
 
 // spec-test: SRV-SESSION-7
@@ -344,7 +358,7 @@ async fn user_events_takes_the_descriptor_closes_it_and_fails() {
     let server = TestServer::start_with_limits(|limits| limits.request = limit);
     let finish = async |mut stream: IpcStream, expected: HResult, name: &str| {
         assert_eq!(error_of(&read_reply(&mut stream).await), expected, "{name}");
-        assert_eq!(stream.read(&mut [0]).await.unwrap(), 0, "{name}");
+        assert_eq!(soon(stream.read(&mut [0])).await.unwrap(), 0, "{name}");
     };
 
     let mut stream = server.open().await;
@@ -361,9 +375,9 @@ async fn user_events_takes_the_descriptor_closes_it_and_fails() {
     stream.shutdown_write().unwrap();
     finish(stream, HResult::BAD_ENCODING, "an end instead").await;
 
+    let started = Instant::now();
     let mut stream = server.open().await;
     stream.write_all(&user_events()).await.unwrap();
-    let started = Instant::now();
     finish(stream, HResult::BAD_ENCODING, "nothing at all").await;
-    assert!(started.elapsed() < limit * 10, "{:?}", started.elapsed());
+    assert!(started.elapsed() >= limit, "{:?}", started.elapsed());
 }

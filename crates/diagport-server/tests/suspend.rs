@@ -170,13 +170,23 @@ async fn an_unusable_port_never_holds_startup() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_short_pause_is_not_announced() {
-    let server = TestServer::start_with(|builder, _| {
-        builder.default_port(DefaultPort::Listen(SuspendMode::Suspend)).limits(quick_notice())
-    });
-    assert_eq!(server.ask(&RESUME).await, Reply::success());
-    soon(server.handle.wait_resumed()).await;
-    tokio::time::sleep(Duration::from_millis(250)).await;
-    assert!(server.notice.paused.lock().unwrap().is_empty());
+    // The pause must be a short one; on a busy machine the first tries may not be.
+    for notice_ms in [100, 1_000, 10_000] {
+        let pause_notice = Duration::from_millis(notice_ms);
+        let limits = Limits { pause_notice, ..Limits::default() };
+        let started = Instant::now();
+        let server = TestServer::start_with(|builder, _| {
+            builder.default_port(DefaultPort::Listen(SuspendMode::Suspend)).limits(limits)
+        });
+        assert_eq!(server.ask(&RESUME).await, Reply::success());
+        soon(server.handle.wait_resumed()).await;
+        if started.elapsed() < pause_notice {
+            tokio::time::sleep(pause_notice + Duration::from_millis(150)).await;
+            assert!(server.notice.paused.lock().unwrap().is_empty());
+            return;
+        }
+    }
+    panic!("no pause was short");
 }
 
 // An extra listen port: served, and it suspends like any other.
@@ -201,10 +211,8 @@ async fn a_listen_port_at_a_fixed_path_is_served() {
 async fn shutdown_releases_whoever_waits_for_a_resume() {
     let server =
         TestServer::start_with(|builder, _| builder.default_port(DefaultPort::Listen(SuspendMode::Suspend)));
-    let (_, outcome) = soon(async {
-        tokio::join!(server.handle.wait_resumed(), server.handle.shutdown(Duration::from_secs(5)))
-    })
-    .await;
+    let (_, outcome) =
+        soon(async { tokio::join!(server.handle.wait_resumed(), server.handle.shutdown(SOON)) }).await;
     assert_eq!(outcome, diagport_server::Shutdown::Complete);
     assert_eq!(*server.host.resumed.lock().unwrap(), 0, "nobody resumed it");
 }

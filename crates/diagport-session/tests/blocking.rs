@@ -6,7 +6,7 @@ mod support;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use diagport_session::{BufferingMode, EnableCause, EndReason, EventPipe, SessionConfig, WriteOutcome};
 use support::*;
@@ -53,7 +53,7 @@ fn parked(threads: usize, change: impl FnOnce(&mut SessionConfig)) -> Parked {
     let peer = MemoryPeer::new(Peer::Reads, Some(&clock));
     session.start(peer.sink());
     peer.wait_for_start();
-    peer.set(Peer::Stalls);
+    peer.hold(&tick);
     let threads = (0..threads)
         .map(|_| {
             let tick = tick.clone();
@@ -62,10 +62,8 @@ fn parked(threads: usize, change: impl FnOnce(&mut SessionConfig)) -> Parked {
             })
         })
         .collect::<Vec<_>>();
-    let count = threads.len();
-    if session.config().stall_limit.is_none() {
-        until("all threads are parked", || session.waiting_count() == count);
-    }
+    until("all threads are parked", || session.waiting_count() == threads.len());
+    peer.set(Peer::Stalls);
     Parked { pipe, session, peer, threads }
 }
 
@@ -87,10 +85,8 @@ impl Parked {
 #[test]
 fn invariant_5_a_stop_releases_parked_producers_at_once() {
     let parked = parked(8, |_| {});
-    let begin = Instant::now();
     parked.session.request_stop();
-    until("nobody waits", || parked.session.waiting_count() == 0);
-    assert!(begin.elapsed() < Duration::from_millis(100), "{:?}", begin.elapsed());
+    assert_eq!(parked.session.waiting_count(), 0, "on return already");
     parked.released(EndReason::StopGraceOver);
 }
 
@@ -139,7 +135,8 @@ fn invariant_5_a_shutdown_releases_parked_producers() {
 #[test]
 fn invariant_5_stops_from_all_sides_release_parked_producers_once() {
     for round in 0..8 {
-        let parked = parked(4, |_| {});
+        // Both ends that are asked for here come, however long this thread is kept from its own part.
+        let parked = parked(4, |config| config.stop_grace = Duration::MAX);
         let begin = Barrier::new(3);
         thread::scope(|scope| {
             for _ in 0..2 {

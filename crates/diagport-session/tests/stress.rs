@@ -407,6 +407,8 @@ fn stress(seed: u64) {
     let lasting = budgets.map(|(mode, budget)| (mode, lasting(&world, mode, budget)));
     // Both are enabled before anything can be written, also by a callback.
     lasting.iter().for_each(|(_, (session, peer))| session.start(peer.sink()));
+    // Told of before the load, or the last callback below may be told of them first, and others may write after it.
+    until("both are told of", || world.open_callbacks.lock().unwrap().len() == lasting.len());
     let ends = thread::scope(|scope| {
         for worker in 0..3 {
             let world = &world;

@@ -158,14 +158,14 @@ async fn a_vanished_file_is_made_again_and_waiting_peers_are_kept() {
     let folder = folder();
     let path = folder.path().join("p.sock");
     let mut listener = bind(&path).unwrap();
-    let waiting = connect(&path, Duration::from_secs(1)).await.unwrap();
+    let waiting = connect(&path, Duration::from_secs(60)).await.unwrap();
     fs::remove_file(&path).unwrap();
     assert!(!listener.is_path_ours());
     listener.recreate().unwrap();
     assert!(listener.is_path_ours());
-    let fresh = connect(&path, Duration::from_secs(1)).await.unwrap();
+    let fresh = connect(&path, Duration::from_secs(60)).await.unwrap();
     for _ in 0..2 {
-        tokio::time::timeout(Duration::from_secs(5), listener.accept()).await.expect("accepted").unwrap();
+        tokio::time::timeout(Duration::from_secs(60), listener.accept()).await.expect("accepted").unwrap();
     }
     drop((waiting, fresh, listener));
     assert!(!path.exists());

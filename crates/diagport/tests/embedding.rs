@@ -12,7 +12,7 @@ use diagport_nettrace::{Completion, LossCounter, Reader, Record};
 use tempfile::TempDir;
 
 /// Far beyond every promise.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 const EVENTS: i64 = 20_000;
 
 /// A program in a folder of its own.
@@ -71,6 +71,19 @@ impl Program {
         assert_eq!(facts(&self.file()), (EVENTS as usize, 0, Completion::Complete));
         assert_eq!(self.lines(), Vec::<String>::new());
     }
+
+    /// After a drop, which waits only a little: what it began comes to its end nevertheless.
+    fn wait_for_file(&self) {
+        until("the file is complete", || facts(&self.file()).2 == Completion::Complete);
+    }
+}
+
+fn until(what: &str, reached: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !reached() {
+        assert!(begin.elapsed() < SOON, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn write_events(pipe: &EventPipe) {
@@ -117,6 +130,7 @@ async fn a_drop_ends_the_file() {
     let diagnostics = program.builder(&[]).start().unwrap();
     write_events(diagnostics.pipe());
     drop(diagnostics);
+    program.wait_for_file();
     program.check_file();
 }
 
@@ -135,8 +149,9 @@ fn a_program_without_a_runtime() {
     let diagnostics = program.builder(&[]).start_blocking().unwrap();
     write_events(diagnostics.pipe());
     drop(diagnostics);
+    program.wait_for_file();
     program.check_file();
-    assert_eq!(program.sockets(), 0);
+    until("the socket is gone", || program.sockets() == 0);
 }
 
 #[test]
@@ -144,7 +159,8 @@ fn an_async_start_needs_a_runtime() {
     let program = Program::new();
     let error = program.builder(&[]).start().unwrap_err();
     assert_eq!(error.to_string(), "no tokio runtime is running here");
-    // What had begun has ended in order.
+    // What had begun ends in order.
+    program.wait_for_file();
     assert_eq!(facts(&program.file()), (0, 0, Completion::Complete));
 }
 

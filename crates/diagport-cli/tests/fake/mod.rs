@@ -143,7 +143,7 @@ fn send(stream: &mut UnixStream, reply: &Reply) {
 }
 
 fn read_message(stream: &mut UnixStream) -> Option<IpcMessage> {
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut bytes = Vec::new();
     loop {
         match decode_prefix(&bytes).unwrap() {
@@ -163,7 +163,7 @@ fn read_message(stream: &mut UnixStream) -> Option<IpcMessage> {
 /// The binary under test, without input and without a chance to hang.
 pub(crate) fn diagport(arguments: &[&str]) -> Binary {
     let mut binary = Binary::cargo_bin("diagport").unwrap();
-    binary.args(arguments).timeout(Duration::from_secs(60));
+    binary.args(arguments).timeout(Duration::from_secs(120));
     binary
 }
 
@@ -178,7 +178,7 @@ pub(crate) fn diagport_process(arguments: &[&str]) -> std::process::Command {
 pub(crate) fn until(what: &str, condition: impl Fn() -> bool) {
     let from = Instant::now();
     while !condition() {
-        assert!(from.elapsed() < Duration::from_secs(20), "{what} did not come about");
+        assert!(from.elapsed() < Duration::from_secs(60), "{what} did not come about");
         thread::sleep(Duration::from_millis(5));
     }
 }

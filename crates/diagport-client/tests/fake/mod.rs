@@ -82,7 +82,7 @@ impl FakePort {
 }
 
 pub(crate) fn read_message(stream: &mut UnixStream) -> IpcMessage {
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut bytes = Vec::new();
     loop {
         match decode_prefix(&bytes).unwrap() {

@@ -1,8 +1,9 @@
 //! A server on real sockets in a folder of its own, and a plain client that knows nothing but bytes.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
+#![allow(clippy::print_stdout, reason = "a test says what it has measured")]
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use diagport_codec::{
@@ -20,19 +21,38 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 /// Far beyond every promise: a test that waits this long has failed.
-pub const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_secs(60);
 
 pub async fn soon<T>(what: impl Future<Output = T>) -> T {
-    timeout(SOON, what).await.expect("within 20 s")
+    timeout(SOON, what).await.expect("within a minute")
 }
 
 /// Waits for a condition that no event announces.
 pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < SOON, "not within 20 s: {what}");
+        assert!(started.elapsed() < SOON, "not within a minute: {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
+}
+
+/// Requires that one of some tries keeps to `promised`: a busy machine may disturb the others.
+pub async fn is_kept(what: &str, promised: Duration, mut attempt: impl AsyncFnMut() -> Duration) {
+    let mut best = Duration::MAX;
+    for _ in 0..20 {
+        best = best.min(attempt().await);
+        if best < promised {
+            println!("{what}: {best:?}");
+            return;
+        }
+    }
+    panic!("{what}: {best:?} at best, promised {promised:?}");
+}
+
+/// The one in the middle: a busy machine may disturb some.
+pub fn median<T: Ord + Copy>(values: &mut [T]) -> T {
+    values.sort_unstable();
+    values[values.len() / 2]
 }
 
 /// A host that does what the commands ask and remembers it.
@@ -41,6 +61,8 @@ pub struct TestHost {
     pub identity: HostIdentity,
     pub environment: EnvironmentTable,
     pub resumed: Mutex<u32>,
+    /// The dump at "/slow" ends with the sender.
+    pub slow_dump: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
 impl Default for TestHost {
@@ -60,6 +82,7 @@ impl Default for TestHost {
                 ("EMPTY".to_owned(), String::new()),
             ]),
             resumed: Mutex::new(0),
+            slow_dump: Mutex::default(),
         }
     }
 }
@@ -89,7 +112,8 @@ impl Host for TestHost {
         match request.path.as_str() {
             "/panic" => panic!("a host that panics"),
             "/slow" => {
-                std::thread::sleep(Duration::from_secs(2));
+                let slow = self.slow_dump.lock().unwrap().take().expect("a test that holds the sender");
+                let _ = slow.recv();
                 Ok(())
             }
             "/good" => Ok(()),
