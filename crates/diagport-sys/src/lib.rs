@@ -2,6 +2,7 @@
 //!
 //! * [`stack`]: the return addresses of the calling thread, read along the chain of frame pointers.
 //! * [`counter`]: the processor's counter, as the cheapest clock.
+//! * [`exit`]: what a program still does when it exits in order.
 //! * [`fork`]: whether this process is a forked child, which has none of its parent's other threads.
 //!
 //! What it does not do: turn addresses into names, look at another thread or process, or unwind with tables. Code without frame pointers
@@ -19,5 +20,6 @@
 #![deny(unsafe_code)]
 
 pub mod counter;
+pub mod exit;
 pub mod fork;
 pub mod stack;

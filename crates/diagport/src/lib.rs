@@ -11,9 +11,9 @@
 //! This one dependency is enough for a service: what it needs of the crates below stands here, and all of them is in [`server`] and
 //! [`session`].
 //!
-//! What it does **not** do: it defines no events of its own, installs no signal handler, log or exit hook, and prints only what an
-//! operator must know, one line each on standard error. A program that ends without [`Diagnostics::shutdown`] and without dropping its
-//! [`Diagnostics`] (`std::process::exit`, a signal) leaves the file of a startup session without its end.
+//! What it does **not** do: it defines no events of its own, installs no signal handler or log, and prints only what an operator must
+//! know, one line each on standard error. A program that calls `std::process::exit` without [`Diagnostics::shutdown`] ends its startup session
+//! all the same, in 2 s at most; one that is killed by a signal leaves its file without its end.
 //!
 //! ```
 //! use std::time::Duration;
@@ -48,6 +48,7 @@
 mod blocking;
 mod builder;
 mod diagnostics;
+mod exit_hook;
 mod provider_list;
 mod startup_file;
 mod startup_session;

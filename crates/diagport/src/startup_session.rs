@@ -13,8 +13,8 @@ use diagport_session::{EndReason, EventPipe, FileSink, Session, SessionEnd};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use crate::startup_file;
 use crate::startup_settings::{StartupSessionError, StartupSettings};
+use crate::{exit_hook, startup_file};
 
 /// Of the time for its end, what is kept back to cut it.
 const ABORT_SHARE: u32 = 5;
@@ -26,8 +26,8 @@ pub(crate) type Notice = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// A session that records into a file from the start of the program on, because the environment asks for it.
 ///
-/// It ends with [`Diagnostics::shutdown`](crate::Diagnostics::shutdown). One that is only dropped ends too: the drop waits for its last
-/// events and the end of its file, 2 s at most.
+/// It ends with [`Diagnostics::shutdown`](crate::Diagnostics::shutdown). One that is only dropped ends too, and so does one whose program calls
+/// `std::process::exit`: the drop, or the exit, waits for its last events and the end of its file, 2 s at most.
 pub struct StartupSession {
     session: Session,
     path: PathBuf,
@@ -81,6 +81,7 @@ impl StartupSession {
                 notice(&early_end(&path, &end));
             }
         }));
+        exit_hook::end_at_exit(&session);
         session.start(Box::new(FileSink::new(file)));
         Ok(Self { session, path: settings.path, is_awaited: AtomicBool::new(false) })
     }
