@@ -14,7 +14,7 @@ pub struct Limits {
     /// Accepted connections without a complete request, at most; and never more than half of the descriptors that the process may
     /// have. One more, and the oldest silent one is closed (where none is silent, the oldest). Default 512.
     pub half_open_connections: usize,
-    /// A reply must be taken by the peer within this time. Default 5 s.
+    /// A reply must be taken by the peer within this time, but for the one that a session's stream follows. Default 5 s.
     pub reply: Duration,
     /// The continuation of an environment reply must be taken within this time. Default 30 s.
     pub continuation: Duration,

@@ -47,6 +47,17 @@ impl Sink for SocketSink {
     }
 
     fn close(self: Box<Self>) {
+        // The drop does what is to be done, for every way in which a sink can go.
+    }
+}
+
+impl Drop for SocketSink {
+    fn drop(&mut self) {
+        if !self.reply.is_empty() {
+            // The session ended before its stream began, or got no thread. Its client is answered all the same, and reads an empty stream; it fits the socket, and
+            // nobody waits where it does not.
+            let _ = self.stream.write_some(&self.reply, Duration::ZERO);
+        }
         self.stream.shutdown_write();
         self.stream.discard_received(DISCARD_BYTES);
     }
