@@ -65,8 +65,8 @@ const MAX_UNREAD_ENDED_LANES: usize = 512;
 const ENDED_LANE_BYTES: usize = 1 << 10;
 /// How often a take looks at the gates of threads that are inside, all together: some tenths of a second.
 const MAX_TURNS: u32 = if cfg!(loom) { u32::MAX } else { 3_000 };
-/// The same after the end, when there is no later round for what a thread has that was only preempted: some seconds.
-const MAX_LAST_TURNS: u32 = if cfg!(loom) { u32::MAX } else { 30_000 };
+/// The same for the last take, after which there is no other for what a thread has that was only preempted: a second or so.
+const MAX_LAST_TURNS: u32 = if cfg!(loom) { u32::MAX } else { 10_000 };
 /// What is in use before the reader is called, at most.
 const MAX_FILL_MARK_BYTES: usize = 64 << 20;
 
@@ -209,10 +209,19 @@ impl EventBuffer {
     /// [`Self::end_round`].
     ///
     /// If the caller reads its clock first (T), every record stamped below T is in this take or an earlier one: each lane's
-    /// thread is seen outside its gate after T. A thread that does not leave its gate for some tenths of a second is left out, and what it has comes later. After
-    /// [`Self::close`] there is no later: then it is left out after some seconds.
+    /// thread is seen outside its gate after T. A thread that does not leave its gate for some tenths of a second is left out, and what it has comes later.
+    pub fn collect(&self, visit: impl FnMut(LaneTake<'_>)) {
+        self.collect_within(MAX_TURNS, visit);
+    }
+
+    /// [`Self::collect`] for the last time, after [`Self::close`]: a thread is left out, and what it has is lost to the reader, only if it stays in its gate for
+    /// a second.
+    pub fn collect_last(&self, visit: impl FnMut(LaneTake<'_>)) {
+        self.collect_within(MAX_LAST_TURNS, visit);
+    }
+
     #[allow(unsafe_code, reason = "the writer's side of each lane is handed over by its gate")]
-    pub fn collect(&self, mut visit: impl FnMut(LaneTake<'_>)) {
+    fn collect_within(&self, mut turns: u32, mut visit: impl FnMut(LaneTake<'_>)) {
         let _only_reader = lock(&self.reading);
         let (lanes, closed) = {
             let state = lock(&self.state);
@@ -223,7 +232,6 @@ impl EventBuffer {
             // Nothing may be touched. The next round tries again.
             return;
         }
-        let mut turns = if closed { MAX_LAST_TURNS } else { MAX_TURNS };
         let mut chunks = Vec::new();
         let mut ended = false;
         for lane in &lanes {

@@ -69,6 +69,15 @@ fn run(session: &Arc<SessionCore>, sink: Box<dyn Sink>) {
     }
 }
 
+/// What a round shows.
+#[derive(Clone, Copy)]
+enum Round {
+    /// What is stamped below this boundary.
+    Before(u64),
+    /// Everything: nothing comes any more.
+    Last,
+}
+
 struct Drain {
     session: Arc<SessionCore>,
     stream: Stream,
@@ -103,7 +112,7 @@ impl Drain {
             }
             if has_rounds {
                 self.span = self.span.next(self.session.pipe.time.now());
-                self.round(self.span.boundary())?;
+                self.round(Round::Before(self.span.boundary()))?;
             }
             self.session.signal.wait(COALESCE, IDLE);
         }
@@ -117,7 +126,7 @@ impl Drain {
         self.session.pipe.disable(&self.session);
         self.session.buffer.close();
         self.span = self.span.next(self.session.pipe.time.now());
-        self.round(u64::MAX)?;
+        self.round(Round::Last)?;
         if self.session.config.rundown_keyword != 0 {
             rundown::write(&self.session, &mut self.stream)?;
         }
@@ -131,12 +140,21 @@ impl Drain {
         }
     }
 
-    /// Takes everything, shows what is stamped below `boundary`, and sends it.
+    /// Takes everything, shows what is due, and sends it.
     // spec: SES-DRAIN-1
-    fn round(&mut self, boundary: u64) -> Result<(), EndReason> {
+    fn round(&mut self, round: Round) -> Result<(), EndReason> {
         let Self { session, stream, merge, span, .. } = self;
         let buffer = &session.buffer;
-        buffer.collect(|take| merge.add(take));
+        let boundary = match round {
+            Round::Before(boundary) => {
+                buffer.collect(|take| merge.add(take));
+                boundary
+            }
+            Round::Last => {
+                buffer.collect_last(|take| merge.add(take));
+                u64::MAX
+            }
+        };
         merge.begin(boundary);
         while let Some(shown) = merge.next_run(|run| {
             run.for_each(buffer, |thread, holding, record, lost| {

@@ -198,7 +198,8 @@ impl Session {
     }
 
     /// Gives it up: parked producers are released now, the stream is cut where it is, what is buffered is lost and counted.
-    /// Does not wait, but within one slice of its sink (50 ms) the drain notices.
+    /// Does not wait, but within one slice of its sink (50 ms) the drain notices; or when it is done with its last look at threads that are inside an event, a second
+    /// at most.
     pub fn abort(&self, reason: impl Into<String>) {
         let reason = EndReason::Aborted(reason.into());
         self.core.cut(&reason);
