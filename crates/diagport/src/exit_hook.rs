@@ -1,9 +1,8 @@
 //! Ends sessions when the program exits.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::Duration;
 
 use diagport_session::Session;
 use diagport_sys::{exit, fork};
@@ -11,12 +10,19 @@ use diagport_sys::{exit, fork};
 /// How long an exit may wait for the ends of all sessions.
 const EXIT_LIMIT: Duration = Duration::from_secs(2);
 
-/// Those that have not ended.
-static SESSIONS: Mutex<Vec<Session>> = Mutex::new(Vec::new());
-/// The process that has them: a forked child has none of the threads that would end them, and maybe a lock that nobody gives back.
-static GENERATION: AtomicU32 = AtomicU32::new(0);
+/// Those that have not ended, and that nobody has waited for.
+static SESSIONS: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+/// One has gone.
+static GONE: Condvar = Condvar::new();
 
-/// Ends the session in order if the program exits before it has ended. Call it before the session starts.
+struct Entry {
+    session: Session,
+    /// The process that has it: a forked child has none of the threads that would end it.
+    generation: u32,
+}
+
+/// Ends the session in order if the program exits before it has ended. Call it before the session starts, and after its other end callbacks are there, as the exit
+/// waits for them too.
 pub(crate) fn end_at_exit(session: &Session) {
     static REGISTERED: OnceLock<()> = OnceLock::new();
     REGISTERED.get_or_init(|| {
@@ -24,32 +30,39 @@ pub(crate) fn end_at_exit(session: &Session) {
             tracing::warn!(%error, "a program that exits without a shutdown leaves its startup session without an end");
         }
     });
-    if GENERATION.swap(fork::generation(), Ordering::Relaxed) != fork::generation() {
-        // The parent's, which that process ends.
-        sessions().clear();
-    }
-    sessions().push(session.clone());
-    let id = session.id();
-    session.on_finished(Box::new(move |_end| sessions().retain(|session| session.id() != id)));
+    sessions().push(Entry { session: session.clone(), generation: fork::generation() });
+    let ended = session.clone();
+    session.on_finished(Box::new(move |_end| forget(&ended)));
+}
+
+/// Leaves the session alone at the exit: it was waited for as long as is right.
+pub(crate) fn forget(session: &Session) {
+    sessions().retain(|entry| entry.session.id() != session.id());
+    GONE.notify_all();
 }
 
 // spec: START-END-1
 extern "C" fn end_sessions() {
-    if GENERATION.load(Ordering::Relaxed) != fork::generation() {
-        return;
-    }
+    let generation = fork::generation();
+    let entries = match SESSIONS.try_lock() {
+        Ok(entries) => entries,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) if generation == 0 => sessions(),
+        // A thread of the parent may have held it, and nobody gives it back.
+        Err(TryLockError::WouldBlock) => return,
+    };
     // A panic would turn the exit into an abort.
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        let until = Instant::now() + EXIT_LIMIT;
-        // A copy: a session that ends takes itself out.
-        let sessions = sessions().clone();
-        sessions.iter().for_each(Session::request_stop);
-        for session in sessions {
-            let _ = session.wait_finished(until.saturating_duration_since(Instant::now()));
-        }
+        let own = |entry: &&Entry| entry.generation == generation;
+        let own_sessions: Vec<_> = entries.iter().filter(own).map(|entry| entry.session.clone()).collect();
+        // A session that ends takes itself out.
+        drop(entries);
+        own_sessions.iter().for_each(Session::request_stop);
+        let left = |entries: &mut Vec<Entry>| entries.iter().any(|entry| entry.generation == generation);
+        drop(GONE.wait_timeout_while(sessions(), EXIT_LIMIT, left));
     }));
 }
 
-fn sessions() -> MutexGuard<'static, Vec<Session>> {
+fn sessions() -> MutexGuard<'static, Vec<Entry>> {
     SESSIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }

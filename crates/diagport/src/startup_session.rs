@@ -118,6 +118,7 @@ impl StartupSession {
                 timeout_at(end, ended).await.ok().and_then(Result::ok)
             }
         };
+        exit_hook::forget(&self.session);
         if reason == Some(EndReason::Stopped) { Shutdown::Complete } else { Shutdown::Cut }
     }
 }
@@ -127,6 +128,7 @@ impl Drop for StartupSession {
         if !*self.is_awaited.get_mut() {
             self.session.request_stop();
             let _ = self.session.wait_finished(DROP_LIMIT);
+            exit_hook::forget(&self.session);
         }
     }
 }
