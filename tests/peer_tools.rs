@@ -135,7 +135,7 @@ fn everybody_counts(peers: &Peers, trace: &Path, received: u64, lost: u64) -> an
     Ok(())
 }
 
-/// Their `ps`, once more where a process that it had just found was gone before it had its name: it gives up then, whoever's process that was.
+/// Their `ps`, once more where a process that it had just found was gone before it had its name: it gives up then, whosever process that was.
 fn their_ps(peers: &Peers, home: &Path) -> anyhow::Result<Finished> {
     let until = Instant::now() + HANG;
     loop {
