@@ -1,14 +1,17 @@
 //! A program with diagnostics: what its startup session leaves behind, however the program ends.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod support;
+
 use std::ffi::OsString;
 use std::fs::OpenOptions;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use diagport::{Diagnostics, DiagnosticsBuilder, EventDefinition, EventPipe, Shutdown};
-use diagport_nettrace::{Completion, LossCounter, Reader, Record};
+use diagport_nettrace::Completion;
+use support::facts;
 use tempfile::TempDir;
 
 /// Far beyond every promise.
@@ -95,17 +98,6 @@ fn write_events(pipe: &EventPipe) {
     for index in 0..EVENTS {
         let _ = event.write((index, &text));
     }
-}
-
-/// Events of `Test`, events lost, and how the stream ends.
-fn facts(path: &Path) -> (usize, u64, Completion) {
-    let (mut reader, mut loss, mut events) = (Reader::new(), LossCounter::new(), 0);
-    reader.feed(&std::fs::read(path).unwrap());
-    while let Some(record) = reader.next_record().unwrap() {
-        loss.record(&record);
-        events += usize::from(matches!(&record, Record::Event(event) if event.definition.provider == "Test"));
-    }
-    (events, loss.lost(), reader.finish())
 }
 
 // spec-test: START-END-1

@@ -1,12 +1,14 @@
 //! A program that exits without a word to its diagnostics: its startup session leaves a whole file. The program is this test, started again.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::path::Path;
+mod support;
+
 use std::process::{Command, exit};
 use std::time::{Duration, Instant};
 
 use diagport::{Diagnostics, EventDefinition, WriteOutcome};
-use diagport_nettrace::{Completion, LossCounter, Reader, Record};
+use diagport_nettrace::Completion;
+use support::facts;
 
 /// What the program is to do, where this is the program.
 const PROGRAM: &str = "DIAGPORT_EXIT_TEST";
@@ -38,17 +40,6 @@ fn program(way: &str) {
         }
         _ => unreachable!("{way}"),
     }
-}
-
-/// Events of `Test`, events lost, and how the stream ends.
-fn facts(path: &Path) -> (usize, u64, Completion) {
-    let (mut reader, mut loss, mut events) = (Reader::new(), LossCounter::new(), 0);
-    reader.feed(&std::fs::read(path).unwrap());
-    while let Some(record) = reader.next_record().unwrap() {
-        loss.record(&record);
-        events += usize::from(matches!(&record, Record::Event(event) if event.definition.provider == "Test"));
-    }
-    (events, loss.lost(), reader.finish())
 }
 
 fn check(way: &str, streaming: &str, buffering_mode: &str) {

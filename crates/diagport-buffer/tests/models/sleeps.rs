@@ -21,36 +21,45 @@ fn sleep_until(signal: &ReaderSignal, mut round: impl FnMut() -> bool) -> usize 
     unreachable!("the counter has no end")
 }
 
+/// `produce` on one thread, and on the other a reader that sleeps until `is_over`; then it has `records`.
+fn against_sleep(
+    name: &str,
+    main: MainIs,
+    records: usize,
+    produce: fn(&Producer, &AtomicU64),
+    is_over: fn(&Seen, &EventBuffer) -> bool,
+) {
+    const OUTCOMES: [&str; 3] = ["1 round", "2 rounds", "3 rounds"];
+    explore(name, &Extent::bounded(500), &OUTCOMES, move || {
+        let signal = Arc::new(ReaderSignal::default());
+        let buffer = EventBuffer::new(BufferingMode::Drop, 64 * RECORD_BYTES, Arc::clone(&signal) as _);
+        let producer = Producer::new(&buffer, 1);
+        let rounds = Arc::new(Mutex::new(0));
+        let of_reader = Arc::clone(&rounds);
+        run_roles(main, vec![Box::new(move || produce(&producer, &AtomicU64::new(1)))], move || {
+            let mut taken = Seen::default();
+            let rounds = sleep_until(&signal, || {
+                taken.collect(&buffer);
+                is_over(&taken, &buffer)
+            });
+            assert_eq!(taken.records.len(), records);
+            *of_reader.lock().unwrap() = rounds;
+        });
+        let rounds = *rounds.lock().unwrap();
+        OUTCOMES[rounds - 1]
+    });
+}
+
 /// A thread writes while the reader sleeps, or is about to.
 ///
 /// Mutants: wait_forgets, and those of a take.
 fn record_against_sleep(name: &str, main: MainIs) {
-    explore(name, &Extent::bounded(1_000), &["1 round", "2 rounds", "3 rounds"], move || {
-        let signal = Arc::new(ReaderSignal::default());
-        let buffer = EventBuffer::new(BufferingMode::Drop, 64 * RECORD_BYTES, Arc::clone(&signal) as _);
-        let producer = Producer::new(&buffer, 1);
-        let clock = Arc::new(AtomicU64::new(1));
-        let rounds = Arc::new(Mutex::new(0));
-        let of_reader = Arc::clone(&rounds);
-        run_roles(
-            main,
-            vec![Box::new(move || {
-                for _ in 0..2 {
-                    assert_eq!(producer.write(&clock), LaneWrite::Written);
-                }
-            })],
-            move || {
-                let mut taken = Seen::default();
-                let rounds = sleep_until(&signal, || {
-                    taken.collect(&buffer);
-                    taken.records.len() == 2
-                });
-                *of_reader.lock().unwrap() = rounds;
-            },
-        );
-        let rounds = *rounds.lock().unwrap();
-        ["1 round", "2 rounds", "3 rounds"][rounds - 1]
-    });
+    let produce = |producer: &Producer, clock: &AtomicU64| {
+        for _ in 0..2 {
+            assert_eq!(producer.write(clock), LaneWrite::Written);
+        }
+    };
+    against_sleep(name, main, 2, produce, |taken, _| taken.records.len() == 2);
 }
 
 arrangements!(record_against_sleep);
@@ -59,32 +68,11 @@ arrangements!(record_against_sleep);
 ///
 /// Mutants: end_without_fence, wait_forgets, and those of a take.
 fn end_against_sleep(name: &str, main: MainIs) {
-    explore(name, &Extent::bounded(100), &["1 round", "2 rounds", "3 rounds"], move || {
-        let signal = Arc::new(ReaderSignal::default());
-        let buffer = EventBuffer::new(BufferingMode::Drop, 64 * RECORD_BYTES, Arc::clone(&signal) as _);
-        let producer = Producer::new(&buffer, 1);
-        let clock = Arc::new(AtomicU64::new(1));
-        let rounds = Arc::new(Mutex::new(0));
-        let of_reader = Arc::clone(&rounds);
-        run_roles(
-            main,
-            vec![Box::new(move || {
-                assert_eq!(producer.write(&clock), LaneWrite::Written);
-                producer.end();
-            })],
-            move || {
-                let mut taken = Seen::default();
-                let rounds = sleep_until(&signal, || {
-                    taken.collect(&buffer);
-                    buffer.lane_count() == 0
-                });
-                assert_eq!(taken.records.len(), 1);
-                *of_reader.lock().unwrap() = rounds;
-            },
-        );
-        let rounds = *rounds.lock().unwrap();
-        ["1 round", "2 rounds", "3 rounds"][rounds - 1]
-    });
+    let produce = |producer: &Producer, clock: &AtomicU64| {
+        assert_eq!(producer.write(clock), LaneWrite::Written);
+        producer.end();
+    };
+    against_sleep(name, main, 1, produce, |_, buffer| buffer.lane_count() == 0);
 }
 
 arrangements!(end_against_sleep);
